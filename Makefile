@@ -1,0 +1,37 @@
+# Every target makes its own .venv: a machine with python3 (3.11 or newer, with venv) is enough.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test lint unit verify bench clean
+
+help:  ## What can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tripheno needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: .venv/ready  ## Three hospitals find the phenotypes that pooled data would show
+	$(BIN)/tripheno demo --out tripheno-demo
+
+test: .venv/ready lint unit  ## Every check: style, types, layers, tests
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: .venv/ready
+	$(BIN)/python -m pytest -m 'not verify'
+
+verify: .venv/ready  ## The whole grids, too slow for every run
+	$(BIN)/python -m pytest -m verify
+
+bench: .venv/ready  ## Kernels and whole fits, as ratios measured in one run
+	$(BIN)/python -m benchmarks.run
+
+clean:  ## Remove what the targets made
+	rm -rf .venv tripheno-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

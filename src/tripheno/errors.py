@@ -1,0 +1,221 @@
+"""Every error a user can meet.
+
+Each has a code, an exit code for the command line, and a docstring that ``tripheno explain`` shows.
+
+::
+
+    TriphenoError
+    ├── RunFailed            exit 1   TRIP-E1xx
+    ├── SettingsError        exit 2   TRIP-E2xx   usage, options, settings files
+    ├── DataError            exit 3   TRIP-E3xx   records, events, cells, tensors
+    ├── PolicyError          exit 4   TRIP-E4xx   thresholds, approvals
+    ├── NetworkError         exit 5   TRIP-E5xx   connections, TLS, malformed messages
+    └── PeerLost             exit 6   TRIP-E6xx   time-outs, hospitals that left
+
+An error reads ``TRIP-E204 what · where · why · what to do`` and never holds a patient's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+class TriphenoError(Exception):
+    """Something a user can mend. The message says what, where, why and what to do."""
+
+    code = "TRIP-E000"
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str = "", why: str = "", fix: str = "") -> None:
+        self.what, self.where, self.why, self.fix = what, where, why, fix
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        parts = [part for part in (self.what, self.where, self.why, self.fix) if part]
+        return f"{self.code} " + " · ".join(parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.what, self.where, self.why, self.fix)
+
+
+def _rebuild(
+    kind: type[TriphenoError], what: str, where: str, why: str, fix: str
+) -> TriphenoError:
+    return kind(what, where=where, why=why, fix=fix)
+
+
+class TriphenoWarning(UserWarning):
+    """A result is usable but deserves a second look."""
+
+
+class NotConverged(TriphenoWarning):
+    """The iteration limit came before the stopping rule; the factors may still move."""
+
+
+class SingularGram(TriphenoWarning):
+    """Two components coincide, so a small ridge was added to keep the equations solvable."""
+
+
+class EmptyComponent(TriphenoWarning):
+    """A component has no weight left: the rank is larger than the data supports."""
+
+
+class PaperVariant(TriphenoWarning):
+    """A variant of the seed paper with known faults was asked for, to study it."""
+
+
+# ── exit 1: the run failed ────────────────────────────────────────────────────────────────────
+
+
+class RunFailed(TriphenoError):
+    """The run started and could not be finished."""
+
+    code, exit_code = "TRIP-E100", 1
+
+
+class Diverged(RunFailed):
+    """The factors grew without bound.
+
+    Penalties that do not fit the data do this, and so do the equations as the paper printed them.
+    Use the `corrected` variant, whose penalties follow the data, or a larger consensus penalty.
+    """
+
+    code = "TRIP-E101"
+
+
+# ── exit 2: settings ──────────────────────────────────────────────────────────────────────────
+
+
+class SettingsError(TriphenoError):
+    """A setting or option cannot be used as it stands. All faults found are listed together."""
+
+    code, exit_code = "TRIP-E200", 2
+
+
+class UnknownErrorCode(SettingsError):
+    """There is no error with that code. `tripheno explain` without a code lists them all."""
+
+    code = "TRIP-E201"
+
+
+class OutputExists(SettingsError):
+    """The output folder already holds something that is not a tripheno run.
+
+    Nothing is overwritten. Name another folder with --out, or remove the old one yourself.
+    """
+
+    code = "TRIP-E202"
+
+
+class RunNotFound(SettingsError):
+    """The folder named is not a run folder: it has no `run.json`."""
+
+    code = "TRIP-E203"
+
+
+# ── exit 3: data ──────────────────────────────────────────────────────────────────────────────
+
+
+class DataError(TriphenoError):
+    """The data cannot be read or used as it stands."""
+
+    code, exit_code = "TRIP-E300", 3
+
+
+class NoSuchFile(DataError):
+    """A file or folder named on the command line does not exist or cannot be read."""
+
+    code = "TRIP-E301"
+
+
+class BadEvents(DataError):
+    """An event table breaks its schema.
+
+    It needs the columns patient (whole number ≥ 0), mode and code (text), and window (whole
+    number) or time (timestamp), or both; label is optional. All faults are listed together.
+    """
+
+    code = "TRIP-E302"
+
+
+class BadCells(DataError):
+    """Tensor cells are malformed.
+
+    Indices must be whole numbers inside the shape, values whole numbers > 0: a cell is a count.
+    """
+
+    code = "TRIP-E303"
+
+
+class EmptyTensor(DataError):
+    """No cell is left: no patient has codes of every mode in one window.
+
+    Check the modes and the window rule; a wider window (person instead of visit) gives more cells.
+    """
+
+    code = "TRIP-E304"
+
+
+class BadShape(DataError):
+    """Tensors or factors that belong together have different shapes, modes or codes."""
+
+    code = "TRIP-E305"
+
+
+class UnknownFormat(DataError):
+    """The file is none of: events (Parquet), cells (Parquet, CSV), FROSTT tensor (.tns, .tns.gz)."""
+
+    code = "TRIP-E306"
+
+
+class TooManyHospitals(DataError):
+    """A split asks for more hospitals than there are patients to share out."""
+
+    code = "TRIP-E307"
+
+
+# ── exit 4: policy ────────────────────────────────────────────────────────────────────────────
+
+
+class PolicyError(TriphenoError):
+    """A threshold or a missing approval forbids this."""
+
+    code, exit_code = "TRIP-E400", 4
+
+
+# ── exit 5: network and messages ──────────────────────────────────────────────────────────────
+
+
+class NetworkError(TriphenoError):
+    """A connection failed or a message was refused."""
+
+    code, exit_code = "TRIP-E500", 5
+
+
+class BadMessage(NetworkError):
+    """A message is truncated, malformed, of the wrong shape or carries values that are not finite.
+
+    It was refused and nothing of it was used.
+    """
+
+    code = "TRIP-E501"
+
+
+# ── exit 6: peers ─────────────────────────────────────────────────────────────────────────────
+
+
+class PeerLost(TriphenoError):
+    """A hospital or the coordinator did not answer in time."""
+
+    code, exit_code = "TRIP-E600", 6
+
+
+def catalogue() -> dict[str, type[TriphenoError]]:
+    """Every error code and the class that carries it, in order."""
+
+    def walk(kind: type[TriphenoError]) -> Iterator[type[TriphenoError]]:
+        for child in kind.__subclasses__():
+            yield child
+            yield from walk(child)
+
+    return {kind.code: kind for kind in sorted(walk(TriphenoError), key=lambda kind: kind.code)}

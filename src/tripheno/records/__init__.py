@@ -1,0 +1,1 @@
+"""Raw EHR → one coded-event table, the one door into the system."""
