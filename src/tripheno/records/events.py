@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,22 @@ def write_events(table: pa.Table, path: Path, rule: CountingRule) -> None:
     temporary = path.with_name(path.name + ".part")
     pq.write_table(checked.replace_schema_metadata(metadata), temporary, compression="zstd")
     temporary.replace(path)
+
+
+def stream_events(batches: Iterable[pa.RecordBatch], path: Path, rule: CountingRule) -> int:
+    """Write events as they come, a batch in memory at a time, and say how many there were.
+
+    For makers that guarantee the schema's values; what is read back is checked like any other file.
+    """
+    note = {_RULE_KEY: json.dumps(asdict(rule), sort_keys=True).encode()}
+    temporary, rows = path.with_name(path.name + ".part"), 0
+    with pq.ParquetWriter(temporary, EVENT_SCHEMA.with_metadata(note), compression="zstd") as writer:
+        for batch in batches:
+            columns = [_cast(pa.chunked_array([batch[f.name]]), f.type) for f in EVENT_SCHEMA]
+            writer.write_table(pa.table(columns, schema=EVENT_SCHEMA.with_metadata(note)))
+            rows += batch.num_rows
+    temporary.replace(path)
+    return rows
 
 
 def read_events(path: Path) -> pa.Table:
