@@ -21,6 +21,9 @@ class Header:
 
     columns: tuple[str, ...]
     delimiter: str
+    quoted: bool = True
+    """Tab-separated tables (such as OHDSI's vocabularies) hold bare quotation marks, unless the
+    header itself is quoted."""
 
 
 def header_of(path: Path, delimiter: str | None = None) -> Header:
@@ -33,7 +36,8 @@ def header_of(path: Path, delimiter: str | None = None) -> Header:
         except csv.Error:
             continue
         if len(columns) > len(best.columns):
-            best = Header(_distinct(columns), candidate)
+            quoted = candidate != "\t" or '"' in line
+            best = Header(_distinct(columns), candidate, quoted)
     if not any(best.columns):
         raise UnreadableTable("A table's file has no header", where=path.name)
     return best
@@ -58,10 +62,12 @@ def first_line(path: Path) -> str:
 def csv_relation(path: Path, delimiter: str | None = None) -> str:
     """A call of DuckDB's CSV reader that guesses nothing: every column is text."""
     header = header_of(path, delimiter)
+    quote = '"' if header.quoted else ""
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header.columns)
     return (
         f"read_csv({literal(str(path))}, auto_detect = false, header = true, "
-        f"delim = {literal(header.delimiter)}, quote = '\"', escape = '\"', columns = {{{columns}}})"
+        f"delim = {literal(header.delimiter)}, quote = {literal(quote)}, escape = {literal(quote)}, "
+        f"columns = {{{columns}}})"
     )
 
 

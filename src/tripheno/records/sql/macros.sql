@@ -23,13 +23,13 @@ END;
 
 -- ICD codes in one spelling for all hospitals: the system's name, the code with its point.
 CREATE MACRO pointed(code, digits) AS CASE
-    WHEN length(code) > digits THEN left(code, digits) || '.' || substr(code, digits + 1)
-    ELSE code
+    WHEN contains(code, '.') OR length(code) <= digits THEN code
+    ELSE left(code, digits) || '.' || substr(code, digits + 1)
 END;
 
 CREATE MACRO icd9(code) AS 'ICD9CM:' || pointed(
-    upper(replace(trim(code), '.', '')), CASE WHEN trim(code)[1] IN ('E', 'e') THEN 4 ELSE 3 END);
+    upper(trim(code)), CASE WHEN trim(code)[1] IN ('E', 'e') THEN 4 ELSE 3 END);
 
-CREATE MACRO icd9_procedure(code) AS 'ICD9Proc:' || pointed(replace(trim(code), '.', ''), 2);
+CREATE MACRO icd9_procedure(code) AS 'ICD9Proc:' || pointed(trim(code), 2);
 
-CREATE MACRO icd10(code) AS 'ICD10CM:' || pointed(upper(replace(trim(code), '.', '')), 3);
+CREATE MACRO icd10(code) AS 'ICD10CM:' || pointed(upper(trim(code)), 3);
