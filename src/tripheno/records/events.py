@@ -61,6 +61,8 @@ class CountingRule:
             faults.append("'patient' is always the first mode and is not named")
         if self.window not in NAMED_WINDOWS and not _WIDTH.fullmatch(self.window):
             faults.append(f"unknown window {self.window!r}")
+        if self.calendar_width == 0:
+            faults.append(f"window {self.window!r} has no width")
         if self.cap is not None and self.cap < 1:
             faults.append(f"cap must be 1 or more, not {self.cap}")
         if self.sliding_width is not None and len(self.modes) != 2:

@@ -1,0 +1,17 @@
+"""The one primitive: each hospital contributes named arrays, the server sees the sum, and broadcasts."""
+
+from tripheno.exchange.channel import Channel, InProcessChannel, Responder
+from tripheno.exchange.messages import Broadcast, Contribution, Message
+from tripheno.exchange.sums import Exchange, PlainSums, Sums
+
+__all__ = [
+    "Broadcast",
+    "Channel",
+    "Contribution",
+    "Exchange",
+    "InProcessChannel",
+    "Message",
+    "PlainSums",
+    "Responder",
+    "Sums",
+]

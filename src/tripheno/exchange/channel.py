@@ -1,0 +1,82 @@
+"""How bytes reach every hospital and come back. The engine's channel keeps the same contract."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tripheno.errors import BadMessage
+
+Responder = Callable[[str, bytes], bytes]
+"""A hospital's side: ``answer = respond(step, broadcast)``."""
+
+
+@dataclass
+class Traffic:
+    """What one hospital received, sent and computed so far."""
+
+    bytes_down: int = 0
+    bytes_up: int = 0
+    seconds: float = 0.0
+
+
+class Channel(ABC):
+    """A round trip to every hospital.
+
+    A step is a name unique within the run (``iterate/12/1/0``): the same step asked again gets the
+    same bytes. Either every hospital answers or the round raises; there are no partial results.
+    """
+
+    def __init__(self) -> None:
+        self.traffic: dict[str, Traffic] = {name: Traffic() for name in self.hospitals}
+
+    @property
+    @abstractmethod
+    def hospitals(self) -> tuple[str, ...]:
+        """Names of the members, in a fixed order."""
+
+    @abstractmethod
+    def round(self, step: str, broadcast: bytes) -> dict[str, bytes]:
+        """Send the same bytes to every hospital and wait for every answer."""
+
+
+@dataclass
+class _Desk:
+    """One hospital in this process: its responder and the last answer it gave."""
+
+    respond: Responder
+    last: tuple[str, bytes] | None = field(default=None)
+
+
+class InProcessChannel(Channel):
+    """A whole federation in one process, with exact accounting of bytes and compute seconds.
+
+    Hospitals answer one after the other, so that each one's seconds are its own.
+    """
+
+    def __init__(self, responders: Mapping[str, Responder]) -> None:
+        self._desks = {name: _Desk(respond) for name, respond in responders.items()}
+        super().__init__()
+
+    @property
+    def hospitals(self) -> tuple[str, ...]:
+        """Names of the members, in the order given."""
+        return tuple(self._desks)
+
+    def round(self, step: str, broadcast: bytes) -> dict[str, bytes]:
+        """Ask every hospital in turn."""
+        answers = {}
+        for name, desk in self._desks.items():
+            started = time.perf_counter()
+            if desk.last is None or desk.last[0] != step:
+                desk.last = (step, desk.respond(step, broadcast))
+            answers[name] = desk.last[1]
+            traffic = self.traffic[name]
+            traffic.seconds += time.perf_counter() - started
+            traffic.bytes_down += len(broadcast)
+            traffic.bytes_up += len(answers[name])
+        if not answers:
+            raise BadMessage("there is no hospital in this federation")
+        return answers

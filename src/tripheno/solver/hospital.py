@@ -1,0 +1,219 @@
+"""One hospital's half of every round. Values in, value out; patients stay in the state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tripheno.solver.messages import (
+    Begin,
+    FactorNews,
+    Finish,
+    Measures,
+    NormalEquations,
+    Proposal,
+    Release,
+    Review,
+    Totals,
+)
+from tripheno.solver.settings import SolverSettings
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.factors import gram_of_others
+from tripheno.tensor.rows import regular
+
+
+@dataclass(frozen=True)
+class TripRules:
+    """Where the variants of `trip` differ at a hospital."""
+
+    data_weight: float = 2.0  # the 2 that the paper's print drops
+    products_from_local: bool = False  # the print multiplies with each hospital's drifted copies
+    penalty_follows_data: bool = True
+
+
+@dataclass(frozen=True)
+class HospitalState:
+    """What a hospital remembers between rounds. None of it is a message."""
+
+    tensor: CountTensor
+    settings: SolverSettings
+    shared_factors: tuple[np.ndarray, ...] = ()
+    patient_factor: np.ndarray | None = None  # A⁽¹⁾, never leaves
+    mttkrp: np.ndarray | None = None  # M_k of the mode in hand
+    gram: np.ndarray | None = None  # G_k of the mode in hand
+    local_factors: tuple[np.ndarray, ...] = ()  # A_k⁽ⁿ⁾
+    consensus_dual: tuple[np.ndarray, ...] = ()  # H_k⁽ⁿ⁾
+    penalties: tuple[np.ndarray, ...] = ()  # ω_k of each mode, per component
+    singular: bool = False
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether patients' memberships may not be negative."""
+        return self.settings.constraint != "none"
+
+    @property
+    def patients(self) -> np.ndarray:
+        """The patient factor, once there is one."""
+        if self.patient_factor is None:
+            raise RuntimeError("the patient factor is asked for before the first round")
+        return self.patient_factor
+
+
+def begin(state: HospitalState, news: Begin) -> tuple[HospitalState, Totals]:
+    """Take the first factors; say what the tensor amounts to."""
+    rank = state.settings.rank
+    state = replace(
+        state,
+        shared_factors=news.factors,
+        local_factors=news.factors,
+        consensus_dual=tuple(np.zeros_like(factor) for factor in news.factors),
+        penalties=tuple(np.ones(rank) for _ in news.factors),
+        patient_factor=None,
+    )
+    tensor = state.tensor
+    return state, Totals(tensor.squared_norm, float(tensor.nonzeros), float(tensor.patients))
+
+
+def normal_equations(
+    state: HospitalState, news: FactorNews
+) -> tuple[HospitalState, NormalEquations]:
+    """`exact`: M_k and the patients' Gram matrix for the mode asked for."""
+    state = _receive(state, news)
+    review = _review(state) if news.asked == 0 else _no_review()
+    state = _products(state, news.asked)
+    patients = state.patients
+    assert state.mttkrp is not None  # noqa: S101 - set by _products
+    return state, NormalEquations(state.mttkrp, patients.T @ patients, review)
+
+
+def propose(
+    state: HospitalState, news: FactorNews, rules: TripRules
+) -> tuple[HospitalState, Proposal]:
+    """`trip`: A_k = (2M_k + Aω_k + H_k)(2G_k + ω_k)⁻¹, and of it U_k = A_k ω_k − H_k."""
+    state = _receive(state, news)
+    n = news.asked
+    review = _review(state) if n == 0 and news.first else _no_review()
+    if news.first:
+        state = _products(state, n, local=rules.products_from_local)
+        state = _set_penalty(state, n, news.penalty, rules)
+    assert state.mttkrp is not None and state.gram is not None  # noqa: S101
+    omega, dual, shared = state.penalties[n], state.consensus_dual[n], state.shared_factors[n]
+    left = rules.data_weight * state.gram + np.diag(omega)
+    right = rules.data_weight * state.mttkrp + shared * omega + dual
+    own = np.linalg.solve(left, right.T).T
+    own = state.settings.relaxation * own + (1.0 - state.settings.relaxation) * shared
+    state = replace(state, local_factors=_put(state.local_factors, n, own))
+    return state, Proposal(own * omega - dual, np.stack([omega, omega**2]), review)
+
+
+def review(state: HospitalState, news: FactorNews) -> tuple[HospitalState, Review]:
+    """How well the last iterate fits."""
+    state = _receive(state, news)
+    return state, Review(_review(state))
+
+
+def measure(state: HospitalState, news: Release) -> tuple[HospitalState, Measures]:
+    """Fit the patients to the final factors and measure what is left over."""
+    state = _fit_patients(replace(state, shared_factors=news.factors))
+    patients = state.patients
+    at_cells, inner = state.tensor.cells.at_cells(news.factors, patients)
+    gram = patients.T @ patients
+    model = float((gram * gram_of_others(news.factors)).sum())
+    total = max(state.tensor.squared_norm - 2.0 * inner + model, 0.0)
+    return state, Measures(total, at_cells, gram)
+
+
+def finish(state: HospitalState, news: Finish) -> tuple[HospitalState, None]:
+    """Bring the components into the order in which they will be shown."""
+    features = tuple(factor[:, news.order] for factor in state.shared_factors)
+    patients = state.patients[:, news.order]
+    return replace(state, shared_factors=features, patient_factor=patients), None
+
+
+# ── the small moves the steps are made of ─────────────────────────────────────────────────────
+
+
+def _put(items: tuple[np.ndarray, ...], n: int, item: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (*items[:n], item, *items[n + 1 :])
+
+
+def _receive(state: HospitalState, news: FactorNews) -> HospitalState:
+    """Take a changed factor: H_k += ω_k(A − A_k); lengths D taken off A go onto patients and H_k."""
+    n = news.changed
+    if n < 0:
+        return state
+    scale = news.scale
+    dual = state.consensus_dual[n]
+    own = state.local_factors[n]
+    if state.settings.method == "trip":
+        dual = dual + state.penalties[n] * (news.factor * scale - own)
+    return replace(
+        state,
+        shared_factors=_put(state.shared_factors, n, news.factor),
+        local_factors=_put(state.local_factors, n, own / scale),
+        consensus_dual=_put(state.consensus_dual, n, dual * scale),
+        patient_factor=state.patients * scale,
+        # M was made with the patients before they took the lengths
+        mttkrp=None if state.mttkrp is None else state.mttkrp * scale,
+    )
+
+
+def _fit_patients(state: HospitalState) -> HospitalState:
+    """A⁽¹⁾ = O₍₁₎Π(ΠᵀΠ)⁻¹, row-wise non-negative where asked; M of the first feature mode with it."""
+    gram, singular = regular(gram_of_others(state.shared_factors))
+    patient_factor, mttkrp = state.tensor.cells.update_patients(
+        state.shared_factors, gram, nonnegative=state.nonnegative, guess=state.patient_factor
+    )
+    return replace(
+        state, patient_factor=patient_factor, mttkrp=mttkrp, singular=state.singular or singular
+    )
+
+
+def _products(state: HospitalState, n: int, *, local: bool = False) -> HospitalState:
+    """M_k and G_k of feature mode n; an iteration begins with the patients at mode 0."""
+    if n == 0:
+        state = _fit_patients(state)
+    features = state.local_factors if local else state.shared_factors
+    patients, mttkrp = state.patients, state.mttkrp
+    if n > 0 or local:
+        mttkrp = state.tensor.cells.feature_product(features, patients, n)
+    gram = (patients.T @ patients) * gram_of_others(features, n)
+    return replace(state, mttkrp=mttkrp, gram=gram)
+
+
+def _set_penalty(state: HospitalState, n: int, penalty: float, rules: TripRules) -> HospitalState:
+    """ω_k, from the hospital's own Gram matrix or as given.
+
+    A component that a hospital hardly has gets little weight in the consensus: proposals count by
+    the data behind them. The floor keeps a hospital without any of it in the round.
+    """
+    assert state.gram is not None  # noqa: S101
+    omega = np.full(len(state.gram), penalty)
+    if rules.penalty_follows_data:
+        floor = 1e-9 * (float(np.trace(state.gram)) + state.tensor.squared_norm) / len(state.gram)
+        omega = penalty * rules.data_weight * np.maximum(np.diag(state.gram), floor)
+    return replace(state, penalties=_put(state.penalties, n, omega))
+
+
+def _no_review() -> np.ndarray:
+    return Review.zeros().review
+
+
+def _review(state: HospitalState) -> np.ndarray:
+    """The numbers of ``REVIEW`` for the iterate in hand; zeros before there is one."""
+    if state.patient_factor is None:
+        return _no_review()
+    shared, patients = state.shared_factors, state.patients
+    at_cells = 0.0
+    if state.settings.track_rmse or state.mttkrp is None:
+        at_cells, inner = state.tensor.cells.at_cells(shared, patients)
+    else:
+        inner = float((state.mttkrp * shared[-1]).sum())
+    model = float(((patients.T @ patients) * gram_of_others(shared)).sum())
+    squared = state.tensor.squared_norm - 2.0 * inner + model
+    pairs = zip(state.local_factors, shared, strict=True)
+    primal = sum(float(((own - agreed) ** 2).sum()) for own, agreed in pairs)
+    local_norm = sum(float((own**2).sum()) for own in state.local_factors)
+    dual_norm = sum(float((dual**2).sum()) for dual in state.consensus_dual)
+    return np.array([squared, at_cells, primal, local_norm, dual_norm, float(state.singular)])

@@ -1,0 +1,148 @@
+"""The server's half of every round: what it does with the sum."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tripheno.exchange.messages import Contribution
+from tripheno.solver.messages import FactorNews, NormalEquations, Totals
+from tripheno.solver.penalties import FactorPenalty
+from tripheno.solver.settings import SolverSettings
+from tripheno.tensor.factors import gram_of_others, unit_columns
+from tripheno.tensor.rows import regular
+
+SHORTEST_STEP = 2.0**-10
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server remembers: feature factors and sums, nothing of one hospital."""
+
+    shared_factors: tuple[np.ndarray, ...]
+    totals: Totals
+    penalties: tuple[FactorPenalty, ...]
+    changed: int = -1
+    scale: np.ndarray | None = None
+    penalty: float = 0.0  # c or ω of the iteration
+    iteration: int = 1
+    split_factors: tuple[np.ndarray, ...] = ()  # B⁽ⁿ⁾
+    split_dual: tuple[np.ndarray, ...] = ()  # Y⁽ⁿ⁾
+    last_factors: tuple[np.ndarray, ...] = ()  # as the iteration began
+    dual_residual: tuple[float, ...] = ()  # squared, per mode
+    singular: bool = False
+
+    def news(self, asked: int, first: bool) -> FactorNews:
+        """The factor that changed last, and what is asked next."""
+        rank = self.shared_factors[0].shape[1]
+        if self.changed < 0:
+            return FactorNews(-1, np.zeros((0, rank)), np.ones(rank), asked, 1, self.penalty)
+        scale = np.ones(rank) if self.scale is None else self.scale
+        factor = self.shared_factors[self.changed]
+        return FactorNews(self.changed, factor, scale, asked, int(first), self.penalty)
+
+    def with_factor(self, n: int, factor: np.ndarray, *, normalise: bool = True) -> ServerState:
+        """The state after feature mode n changed, its columns brought to unit length."""
+        scale = np.ones(factor.shape[1])
+        if normalise:
+            factor, scale = unit_columns(factor)
+        factors = (*self.shared_factors[:n], factor, *self.shared_factors[n + 1 :])
+        return replace(self, shared_factors=factors, changed=n, scale=scale)
+
+
+class ServerMethod(ABC):
+    """A federated method, as the one loop drives it."""
+
+    needs_residuals = False
+    fixed_length = False  # always runs to max_iter
+
+    def __init__(self, settings: SolverSettings) -> None:
+        self.settings = settings
+
+    @property
+    def inner_steps(self) -> int:
+        """Rounds per feature mode and iteration."""
+        return 1
+
+    def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> ServerState:
+        """The state before the first iteration, penalties on the scale of the data."""
+        scale = totals.squared_norm / self.settings.n_components
+        distinct = self.settings.distinctness + self.settings.relative_distinctness * scale
+        sparse = self.settings.sparsity * scale if self.settings.constraint == "sparse" else 0.0
+        penalties = tuple(
+            FactorPenalty(
+                self.settings.constraint,
+                sparse,
+                distinct if self.distinct_mode(n) else 0.0,
+                self.settings.bias,
+            )
+            for n in range(len(factors))
+        )
+        return ServerState(factors, totals, penalties)
+
+    def distinct_mode(self, _n: int) -> bool:
+        """Whether the distinctness term acts on feature mode n."""
+        return True
+
+    @abstractmethod
+    def empty_sum(self, size: int) -> Contribution:
+        """The zero contribution for a feature mode of this size."""
+
+    @abstractmethod
+    def absorb(self, state: ServerState, n: int, inner: int, total: Contribution) -> ServerState:
+        """The server step: the sum becomes the new factor of feature mode n."""
+
+    def end_iteration(self, state: ServerState, _primal: float, _dual: float) -> ServerState:
+        """What changes between iterations."""
+        return replace(state, iteration=state.iteration + 1)
+
+
+class ExactServer(ServerMethod):
+    """Solve A(ΣG_k) = ΣM_k: the federated update *is* the central one."""
+
+    def empty_sum(self, size: int) -> NormalEquations:
+        """M and the patients' Gram matrix, zero."""
+        return NormalEquations.zeros(size, self.settings.rank)
+
+    def absorb(self, state: ServerState, n: int, inner: int, total: Contribution) -> ServerState:
+        """argmin_A ‖AΠᵀ − O₍ₙ₎‖² + penalties, never raising Ψ."""
+        del inner
+        assert isinstance(total, NormalEquations)  # noqa: S101 - what empty_sum promised
+        gram = total.patient_gram * gram_of_others(state.shared_factors, n)
+        gram, singular = regular(gram)
+        penalty, current = state.penalties[n], state.shared_factors[n]
+        quadratic, linear = 2.0 * gram, 2.0 * total.mttkrp
+        target = linear + penalty.given_back(current)
+        factor = penalty.minimise_distinct(quadratic, target, current)
+        if penalty.sparsity or penalty.distinctness:
+            factor = _descend(current, factor, quadratic, linear, penalty)
+        state = replace(state, singular=state.singular or singular)
+        return state.with_factor(n, factor)
+
+
+def _descend(
+    current: np.ndarray,
+    candidate: np.ndarray,
+    quadratic: np.ndarray,
+    linear: np.ndarray,
+    penalty: FactorPenalty,
+) -> np.ndarray:
+    """The farthest point on the way to the candidate that does not raise Ψ.
+
+    The penalties are solved for a scale and a partner (B) that the step itself changes, so a full
+    step can overshoot.
+    """
+
+    def objective(factor: np.ndarray) -> float:
+        fit = 0.5 * float((quadratic * (factor.T @ factor)).sum()) - float((linear * factor).sum())
+        return fit + penalty.value(factor)
+
+    before, step = objective(current), 1.0
+    while step >= SHORTEST_STEP:
+        factor = current + step * (candidate - current)
+        if objective(factor) <= before:
+            return factor
+        step /= 2.0
+    return current

@@ -1,0 +1,97 @@
+"""What a solver can be told, spelt out with the seed paper's letters."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
+
+from tripheno.errors import SettingsError
+
+Method = Literal["trip", "exact", "central", "local"]
+Variant = Literal["corrected", "printed", "released"]
+Constraint = Literal["nonnegative", "sparse", "none"]
+
+METHODS: tuple[str, ...] = get_args(Method)
+VARIANTS: tuple[str, ...] = get_args(Variant)
+CONSTRAINTS: tuple[str, ...] = get_args(Constraint)
+
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """Every number a run depends on besides its data."""
+
+    n_components: int = 10  # R
+    method: Method = "trip"
+    variant: Variant = "corrected"
+    constraint: Constraint = "nonnegative"
+    seed: int = 0
+    max_iter: int = 100
+    tol: float = 1e-6  # relative change of Ψ, twice in a row
+    restarts: int = 1
+    bias: bool = False  # one more component, the same for all, that is no phenotype
+
+    distinctness: float = 0.0  # λ, as the paper prints it
+    relative_distinctness: float = 0.0  # λ as a multiple of ‖O‖²/R, so that it acts on any data
+    sparsity: float = 0.002  # weight of the L1 term of `sparse`, relative to the data in the same way
+
+    consensus_penalty: float | None = None  # ω; None follows the data
+    split_penalty: float | None = None  # μ; None follows λ
+    penalty_scale: float = 0.3  # c: ω_k = c · 2 tr(G_k)/R
+    inner_steps: int = 3  # consensus rounds on cached (M_k, G_k)
+    relaxation: float = 1.0  # Boyd's α, 1.6 over-relaxes
+    split_dual_start: float = 0.0  # Y₀
+    residual_tolerance: float = 1e-3  # Boyd's relative tolerance
+    balance_until: int = 50  # residual balancing is frozen after this iteration
+
+    track_rmse: bool = True  # RMSE over nonzeros at every iteration: one more pass over the data
+
+    def __post_init__(self) -> None:
+        faults = list(_faults(self))
+        if faults:
+            raise SettingsError("; ".join(faults), where="solver settings")
+
+    @property
+    def rank(self) -> int:
+        """Columns of every factor: the components, and the bias where there is one."""
+        return self.n_components + int(self.bias)
+
+    def with_variant_rules(self) -> SolverSettings:
+        """The settings a variant of the paper fixes."""
+        if self.method != "trip" or self.variant == "corrected":
+            return self
+        if self.variant == "released":
+            return replace(self, bias=True, inner_steps=1, relaxation=1.0)
+        return replace(self, inner_steps=1, relaxation=1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for artefacts and fingerprints."""
+        return asdict(self)
+
+
+def _faults(settings: SolverSettings) -> list[str]:
+    faults = []
+    for name, choices in (("method", METHODS), ("variant", VARIANTS), ("constraint", CONSTRAINTS)):
+        value = getattr(settings, name)
+        if value not in choices:
+            faults.append(f"{name} is {value!r}, not one of {', '.join(choices)}")
+    for name in ("n_components", "max_iter", "restarts", "inner_steps"):
+        value = getattr(settings, name)
+        if not isinstance(value, int) or value < 1:
+            faults.append(f"{name} must be a whole number of 1 or more, not {value!r}")
+    for name in ("tol", "penalty_scale", "residual_tolerance"):
+        if not getattr(settings, name) > 0:
+            faults.append(f"{name} must be positive, not {getattr(settings, name)!r}")
+    for name in ("distinctness", "relative_distinctness", "sparsity", "seed"):
+        if not getattr(settings, name) >= 0:
+            faults.append(f"{name} must not be negative, not {getattr(settings, name)!r}")
+    for name in ("consensus_penalty", "split_penalty"):
+        value = getattr(settings, name)
+        if value is not None and not value > 0:
+            faults.append(f"{name} must be positive, not {value!r}")
+    if not 0 < settings.relaxation < 2:
+        faults.append(f"relaxation must lie between 0 and 2, not {settings.relaxation!r}")
+    if settings.method == "trip" and settings.variant == "printed":
+        for name in ("consensus_penalty", "split_penalty"):
+            if getattr(settings, name) is None:
+                faults.append(f"the printed variant needs {name}: the paper does not give it")
+    return faults

@@ -1,0 +1,83 @@
+"""What a solver gives back: labelled factors, how it went, why it stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tripheno.solver.settings import SolverSettings
+from tripheno.vocabulary.axis import Axis
+
+
+class Iteration(NamedTuple):
+    """One line of the history."""
+
+    iteration: int
+    objective: float  # Ψ
+    rmse: float | None  # over nonzero cells
+    primal: float | None
+    dual: float | None
+    bytes: int  # sent so far, up and down, all hospitals
+    seconds: float  # since the start
+
+
+class Rmse(NamedTuple):
+    """The three root mean square errors. The seed paper's is the one over nonzeros."""
+
+    nonzeros: float
+    frobenius_per_nonzero: float
+    all_cells: float
+
+
+class Costs(NamedTuple):
+    """Bytes and seconds of a federated run, counted, not estimated."""
+
+    bytes_up_per_hospital: int
+    bytes_down_per_hospital: int
+    bytes_total: int
+    seconds_slowest_hospital: float
+    seconds_all_hospitals: float
+    seconds_server: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Shared phenotypes and the account of how they were found.
+
+    ``patient_factors`` stay where they were made: in a federation this mapping is empty at the
+    server.
+    """
+
+    settings: SolverSettings
+    axes: tuple[Axis, ...]
+    factors: tuple[np.ndarray, ...]
+    weights: np.ndarray
+    bias: tuple[np.ndarray, ...] | None
+    objective: float
+    rmse: Rmse
+    history: tuple[Iteration, ...]
+    converged: bool
+    stopped_because: str
+    costs: Costs
+    patients: int
+    nonzeros: int
+    notes: tuple[str, ...] = ()
+    restart_match: tuple[float, ...] = ()
+    patient_factors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+
+    @property
+    def by_mode(self) -> dict[str, np.ndarray]:
+        """Mode name → factor, one column per component."""
+        return {axis.mode: factor for axis, factor in zip(self.axes, self.factors, strict=True)}
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations were run."""
+        return len(self.history)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole federation's tensor, patients first."""
+        return (self.patients, *(axis.size for axis in self.axes))

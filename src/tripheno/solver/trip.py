@@ -1,0 +1,151 @@
+"""TRIP's server: consensus ADMM as in the seed paper's Algorithm 1, in three variants.
+
+`corrected` mends the paper's errata, `printed` follows its equations to the letter, `released` takes
+the settings of the authors' program. See docs/mathematics.md.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from tripheno.errors import PaperVariant
+from tripheno.exchange.messages import Contribution
+from tripheno.solver.hospital import TripRules
+from tripheno.solver.messages import Proposal, Totals
+from tripheno.solver.server import ServerMethod, ServerState
+from tripheno.solver.settings import SolverSettings
+
+BALANCE_RATIO = 10.0  # Boyd's μ: residuals further apart than this move the penalty
+RELEASED_GROWTH = 1.1
+RELEASED_SPLIT_PENALTY = 1e-10
+
+
+def trip_rules(settings: SolverSettings) -> TripRules:
+    """What the variant means at a hospital."""
+    if settings.variant == "printed":
+        return TripRules(1.0, products_from_local=True, penalty_follows_data=False)
+    if settings.variant == "released":
+        return TripRules(2.0, penalty_follows_data=False)
+    return TripRules(2.0, penalty_follows_data=settings.consensus_penalty is None)
+
+
+class TripServer(ServerMethod):
+    """A = argmin (Σω_k/2)‖A − ΣU_k/Σω_k‖² + penalties, with B and Y for the distinctness term."""
+
+    needs_residuals = True
+
+    def __init__(self, settings: SolverSettings) -> None:
+        super().__init__(settings)
+        self.printed = settings.variant == "printed"
+        self.released = settings.variant == "released"
+        self.fixed_length = self.released
+        self.normalise = settings.variant == "corrected"
+        if not self.normalise:
+            warnings.warn(
+                PaperVariant(
+                    f"the {settings.variant} variant keeps known faults of the paper, to study them; "
+                    "use `corrected` for results"
+                ),
+                stacklevel=2,
+            )
+
+    @property
+    def inner_steps(self) -> int:
+        """Consensus rounds per mode on cached products."""
+        return self.settings.inner_steps
+
+    def distinct_mode(self, n: int) -> bool:
+        """The released program has its λ on the first feature mode only."""
+        return n == 0 or not self.released
+
+    def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> ServerState:
+        """B = A and Y = Y₀; ω as given, or c where it follows the data."""
+        fixed = self.settings.consensus_penalty
+        penalty = self.settings.penalty_scale if fixed is None else fixed
+        if self.released and fixed is None:
+            penalty = 1.0
+        return replace(
+            super().start(factors, totals),
+            penalty=penalty,
+            last_factors=factors,
+            split_factors=factors,
+            split_dual=tuple(np.full_like(f, self.settings.split_dual_start) for f in factors),
+            dual_residual=tuple(0.0 for _ in factors),
+        )
+
+    def empty_sum(self, size: int) -> Proposal:
+        """The proposals' sum, zero."""
+        return Proposal.zeros(size, self.settings.rank)
+
+    def absorb(self, state: ServerState, n: int, inner: int, total: Contribution) -> ServerState:
+        """A from the sum of proposals, then B and Y; unit columns after the last inner step."""
+        assert isinstance(total, Proposal)  # noqa: S101 - what empty_sum promised
+        penalty, before = state.penalties[n], state.last_factors[n]
+        omega, omega_squared = total.penalty
+        proposals = total.proposal
+        if self.normalise:
+            proposals = proposals + penalty.given_back(before)
+        split = penalty.distinctness > 0.0 or self.printed
+        if not split:
+            factor = penalty.minimise(np.diag(omega), proposals)
+        else:
+            mu = self._split_penalty(state, penalty.distinctness)
+            b, y = state.split_factors[n], state.split_dual[n]
+            quadratic = np.diag(omega + mu)
+            linear = mu * b + y + proposals
+            factor = penalty.minimise(quadratic, linear, b, penalty.distinctness)
+            state = self._update_split(state, n, factor, mu)
+        last = inner == self.inner_steps - 1
+        after = state.with_factor(n, factor, normalise=last and self.normalise)
+        if split and after.scale is not None:
+            b, y = after.split_factors[n] / after.scale, after.split_dual[n] * after.scale
+            after = replace(
+                after, split_factors=_put(after.split_factors, n, b),
+                split_dual=_put(after.split_dual, n, y),
+            )
+        moved = float((((after.shared_factors[n] - before) ** 2) * omega_squared).sum())
+        residuals = list(state.dual_residual)
+        residuals[n] = moved
+        return replace(after, dual_residual=tuple(residuals))
+
+    def _split_penalty(self, state: ServerState, distinctness: float) -> float:
+        """μ: as given; growing from almost nothing as released; else a few times λ."""
+        if self.settings.split_penalty is not None:
+            return self.settings.split_penalty
+        if self.released:
+            return RELEASED_SPLIT_PENALTY * RELEASED_GROWTH ** (state.iteration - 1)
+        return 4.0 * distinctness
+
+    def _update_split(self, state: ServerState, n: int, a: np.ndarray, mu: float) -> ServerState:
+        """B = (λAAᵀ + μI)⁻¹((λ+μ)A − Y), then Y += μ(B − A). The print has B = A + Y/μ."""
+        y, weight = state.split_dual[n], state.penalties[n].distinctness
+        if self.printed:
+            b = a + y / mu
+        else:
+            right = (weight + mu) * a - y
+            inner = np.linalg.solve(mu / weight * np.eye(a.shape[1]) + a.T @ a, a.T @ right)
+            b = (right - a @ inner) / mu
+        y = y + mu * (b - a)
+        return replace(
+            state, split_factors=_put(state.split_factors, n, b), split_dual=_put(state.split_dual, n, y)
+        )
+
+    def end_iteration(self, state: ServerState, primal: float, dual: float) -> ServerState:
+        """Balance the residuals through c for a while; grow ω as the released program does."""
+        penalty = state.penalty
+        if self.released:
+            penalty *= RELEASED_GROWTH
+        elif not self.printed and state.iteration <= self.settings.balance_until:
+            if primal > BALANCE_RATIO * dual:
+                penalty *= 2.0
+            elif dual > BALANCE_RATIO * primal:
+                penalty /= 2.0
+        state = super().end_iteration(state, primal, dual)
+        return replace(state, penalty=penalty, last_factors=state.shared_factors)
+
+
+def _put(items: tuple[np.ndarray, ...], n: int, item: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (*items[:n], item, *items[n + 1 :])

@@ -1,0 +1,142 @@
+"""Counts as cells in patient order, and the products the solvers need of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tripheno.errors import BadCells
+from tripheno.tensor import kernels
+from tripheno.tensor.rows import solve_rows
+from tripheno.tensor.threads import in_chunks, patient_chunks
+
+LARGEST_COUNT = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A patient's cells stand between ``starts[i]`` and ``starts[i+1]``; features as indices.
+
+    This is the seam for other storages: whatever answers the same five questions (``nonzeros``,
+    ``squared_norm``, ``update_patients``, ``feature_product``, ``at_cells``) can stand here.
+    """
+
+    starts: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        largest = int(self.values.max(initial=0))
+        if largest > LARGEST_COUNT:
+            raise BadCells(f"a count is larger than {LARGEST_COUNT:,}", fix="set a cap")
+        kind = np.uint8 if largest < 256 else np.uint32
+        object.__setattr__(self, "values", np.ascontiguousarray(self.values, dtype=kind))
+        object.__setattr__(self, "indices", np.ascontiguousarray(self.indices, dtype=np.int32))
+        object.__setattr__(self, "starts", np.ascontiguousarray(self.starts, dtype=np.int64))
+
+    @property
+    def patients(self) -> int:
+        """Number of patient rows, those without cells included."""
+        return len(self.starts) - 1
+
+    @property
+    def nonzeros(self) -> int:
+        """Number of stored cells."""
+        return len(self.values)
+
+    @cached_property
+    def squared_norm(self) -> float:
+        """‖O‖² = Σ count²."""
+        return float(np.sum(np.square(self.values, dtype=np.float64)))
+
+    @cached_property
+    def _chunks(self) -> list[tuple[int, int]]:
+        return patient_chunks(self.starts)
+
+    @cached_property
+    def _offsets(self) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
+
+    def patient_product(self, features: Sequence[np.ndarray]) -> np.ndarray:
+        """MTTKRP of the patient mode, O₍₁₎Π."""
+        stacked = np.vstack(features)
+        out = np.empty((self.patients, stacked.shape[1]))
+        in_chunks(
+            self._chunks,
+            lambda first, last: kernels.mttkrp_patients(
+                self.starts, self.indices, self.values, stacked, self._offsets, first, last, out
+            ),
+        )
+        return out
+
+    def update_patients(
+        self,
+        features: Sequence[np.ndarray],
+        gram: np.ndarray,
+        *,
+        nonnegative: bool,
+        guess: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The patient factor that fits best, and with it the MTTKRP of the first feature mode.
+
+        Both come from one question, so that a storage may answer them in one pass over the data.
+        """
+        product = self.patient_product(features)
+        patient_factor = solve_rows(product, gram, nonnegative=nonnegative, guess=guess)
+        return patient_factor, self.feature_product(features, patient_factor, 0)
+
+    def feature_product(
+        self, features: Sequence[np.ndarray], patient_factor: np.ndarray, mode: int
+    ) -> np.ndarray:
+        """MTTKRP of a feature mode, O₍ₙ₎Π; mode 0 is the first feature mode."""
+        stacked = np.vstack(features)
+
+        def chunk(first: int, last: int) -> np.ndarray:
+            out = np.zeros((self.sizes[mode], stacked.shape[1]))
+            kernels.mttkrp_feature(
+                self.starts, self.indices, self.values, stacked, self._offsets, patient_factor,
+                mode, first, last, out,
+            )
+            return out
+
+        return np.sum(in_chunks(self._chunks, chunk), axis=0)
+
+    def at_cells(
+        self, features: Sequence[np.ndarray], patient_factor: np.ndarray
+    ) -> tuple[float, float]:
+        """Σ (model − count)² and Σ model · count over the stored cells."""
+        stacked = np.vstack(features)
+
+        def chunk(first: int, last: int) -> np.ndarray:
+            out = np.zeros(2)
+            kernels.model_at_cells(
+                self.starts, self.indices, self.values, stacked, self._offsets, patient_factor,
+                first, last, out,
+            )
+            return out
+
+        squared, inner = np.sum(in_chunks(self._chunks, chunk), axis=0)
+        return float(squared), float(inner)
+
+
+def sorted_cells(
+    patient: np.ndarray, indices: np.ndarray, values: np.ndarray, patients: int, sizes: tuple[int, ...]
+) -> Cells:
+    """Cells from coordinates in any order; equal coordinates are added, zeros dropped."""
+    order = np.lexsort((*indices.T[::-1], patient))
+    patient, indices, values = patient[order], indices[order], values[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (patient[1:] != patient[:-1]) | (indices[1:] != indices[:-1]).any(axis=1)
+    begins = np.flatnonzero(new)
+    if len(begins) < len(order):
+        values = np.add.reduceat(values, begins)
+        patient, indices = patient[begins], indices[begins]
+    filled = values > 0
+    if not filled.all():
+        patient, indices, values = patient[filled], indices[filled], values[filled]
+    starts = np.searchsorted(patient, np.arange(patients + 1))
+    return Cells(starts, indices, values, sizes)

@@ -1,0 +1,251 @@
+"""One hospital's counts: patients × two or more feature modes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tripheno.errors import BadCells, BadShape, EmptyTensor, NoSuchFile
+from tripheno.records.events import CountingRule, check_events, counting_rule
+from tripheno.tensor.cells import Cells, sorted_cells
+from tripheno.tensor.counting import count_events
+from tripheno.vocabulary.axis import Axis, axis_of_events
+
+
+@dataclass(frozen=True)
+class CountTensor:
+    """A sparse tensor of counts whose first mode is the patient; its feature axes carry codes.
+
+    Make one with :meth:`from_events`, :meth:`from_cells` or :meth:`from_tns`.
+    """
+
+    axes: tuple[Axis, ...]
+    cells: Cells
+
+    def __post_init__(self) -> None:
+        if len(self.axes) < 2:
+            raise BadShape(
+                f"{len(self.axes)} feature mode(s)", why="a tensor has a patient mode and two or more"
+            )
+        if tuple(axis.size for axis in self.axes) != tuple(self.cells.sizes):
+            raise BadShape("axes and cells differ in size")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Patients first, then the size of each feature mode."""
+        return (self.cells.patients, *(axis.size for axis in self.axes))
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """Names of the feature modes."""
+        return tuple(axis.mode for axis in self.axes)
+
+    @property
+    def patients(self) -> int:
+        """Number of patients."""
+        return self.cells.patients
+
+    @property
+    def nonzeros(self) -> int:
+        """Number of cells with a count."""
+        return self.cells.nonzeros
+
+    @property
+    def squared_norm(self) -> float:
+        """‖O‖²."""
+        return self.cells.squared_norm
+
+    # ── ways in ───────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def from_events(
+        cls,
+        table: Any,
+        *,
+        rule: CountingRule | None = None,
+        axes: Sequence[Axis] | None = None,
+    ) -> CountTensor:
+        """Count an event table by a rule (the one it was written with, unless given).
+
+        Without ``axes``, each mode's axis holds the codes of this table, sorted.
+        """
+        events = check_events(table)
+        rule = rule or counting_rule(events)
+        chosen = tuple(axes) if axes else tuple(axis_of_events(events, m) for m in rule.modes)
+        empty = [axis.mode for axis in chosen if axis.size == 0]
+        if empty:
+            raise EmptyTensor(
+                f"No events of mode {', '.join(empty)}", fix="check --modes and the records read"
+            )
+        return cls(chosen, count_events(events, chosen, rule))
+
+    @classmethod
+    def from_cells(
+        cls,
+        indices: Any,
+        values: Any,
+        *,
+        shape: Sequence[int] | None = None,
+        modes: Sequence[str] | None = None,
+        axes: Sequence[Axis] | None = None,
+        cap: int | None = None,
+    ) -> CountTensor:
+        """From coordinates (nonzeros × modes, patient first) and counts; equal cells are added."""
+        indices, values = _checked_cells(indices, values)
+        if shape is None:
+            shape = tuple(int(top) + 1 for top in indices.max(axis=0))
+        if len(shape) != indices.shape[1]:
+            raise BadCells(f"indices have {indices.shape[1]} modes, the shape {len(shape)}")
+        if (indices >= np.asarray(shape)).any():
+            raise BadCells("an index lies outside the shape", where=f"shape {tuple(shape)}")
+        if axes is None:
+            names = modes or [f"mode{n}" for n in range(2, len(shape) + 1)]
+            axes = [Axis(name, int(size)) for name, size in zip(names, shape[1:], strict=True)]
+        sizes = tuple(int(size) for size in shape[1:])
+        cells = sorted_cells(indices[:, 0], indices[:, 1:], values, int(shape[0]), sizes)
+        if cap is not None:
+            cells = replace(cells, values=np.minimum(cells.values, cap))
+        return cls(tuple(axes), cells)
+
+    @classmethod
+    def from_tns(cls, path: str | Path, *, modes: Sequence[str] | None = None) -> CountTensor:
+        """From a FROSTT file: one cell a line, indices then the value; ``.gz`` is unpacked.
+
+        Indices start at 1; a mode in which a 0 occurs is taken to start at 0.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise NoSuchFile(f"No file {path}")
+        opener = gzip.open if path.suffix == ".gz" else open
+        try:
+            with opener(path, "rt", encoding="utf-8") as stream:
+                rows = np.loadtxt(stream, comments="#", ndmin=2)
+        except (ValueError, OSError, EOFError) as fault:
+            raise BadCells(
+                "cannot be read as a FROSTT tensor",
+                where=path.name,
+                why=type(fault).__name__,
+                fix="one cell a line: whole-number indices, then the count",
+            ) from None
+        if rows.shape[0] == 0 or rows.shape[1] < 4:
+            raise BadCells(
+                "needs at least one line of three indices and a value", where=path.name
+            )
+        indices = rows[:, :-1]
+        base = np.where(indices.min(axis=0) >= 1, 1, 0)
+        return cls.from_cells(indices - base, rows[:, -1], modes=modes)
+
+    # ── ways on ───────────────────────────────────────────────────────────────────────────────
+
+    def on_axes(self, axes: Sequence[Axis]) -> CountTensor:
+        """The same counts on other axes (a federation's). Codes the axes lack are left out."""
+        if tuple(axis.mode for axis in axes) != self.modes:
+            raise BadShape(f"modes {[a.mode for a in axes]} for a tensor of {list(self.modes)}")
+        if all(new == old for new, old in zip(axes, self.axes, strict=True)):
+            return replace(self, axes=tuple(axes))
+        columns = []
+        for n, (old, new) in enumerate(zip(self.axes, axes, strict=True)):
+            column = self.cells.indices[:, n].astype(np.int64)
+            if old.codes is None:
+                if old.size > new.size:
+                    raise BadShape("the axis has no codes and is longer than the new one", where=old.mode)
+                columns.append(column)
+            else:
+                columns.append(new.positions(old.codes)[column])
+        indices = np.column_stack(columns)
+        kept = (indices >= 0).all(axis=1)
+        sizes = tuple(axis.size for axis in axes)
+        values = self.cells.values[kept].astype(np.int64)
+        cells = sorted_cells(self.patient_of_cell[kept], indices[kept], values, self.patients, sizes)
+        return CountTensor(tuple(axes), cells)
+
+    @property
+    def patient_of_cell(self) -> np.ndarray:
+        """The patient row of every cell."""
+        return np.repeat(np.arange(self.patients), np.diff(self.cells.starts))
+
+    def coordinates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every cell as (indices with the patient first, count)."""
+        indices = np.column_stack([self.patient_of_cell, self.cells.indices.astype(np.int64)])
+        return indices, self.cells.values.astype(np.int64)
+
+    def select_patients(self, rows: np.ndarray) -> CountTensor:
+        """The tensor of some patients, in the order given."""
+        lengths = np.diff(self.cells.starts)[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        chosen = np.repeat(self.cells.starts[:-1][rows], lengths) + within
+        cells = Cells(starts, self.cells.indices[chosen], self.cells.values[chosen], self.cells.sizes)
+        return CountTensor(self.axes, cells)
+
+    def drop_unused(self) -> CountTensor:
+        """Without the patients and codes that take part in no cell."""
+        kept = [np.unique(column) for column in self.cells.indices.T]
+        axes = []
+        for axis, positions in zip(self.axes, kept, strict=True):
+            codes = None if axis.codes is None else tuple(axis.codes[p] for p in positions)
+            axes.append(Axis(axis.mode, len(positions), codes, axis.labels))
+        columns = [
+            np.searchsorted(positions, column)
+            for positions, column in zip(kept, self.cells.indices.T, strict=True)
+        ]
+        busy = np.diff(self.cells.starts) > 0
+        starts = np.concatenate([self.cells.starts[:-1][busy], self.cells.starts[-1:]])
+        sizes = tuple(axis.size for axis in axes)
+        cells = Cells(starts, np.column_stack(columns), self.cells.values, sizes)
+        return CountTensor(tuple(axes), cells)
+
+    def to_tensorly(self) -> np.ndarray:
+        """A dense array, as TensorLy and numpy take it. For small tensors only."""
+        dense = np.zeros(self.shape)
+        indices, values = self.coordinates()
+        dense[tuple(indices.T)] = values
+        return dense
+
+
+def pooled(tensors: Sequence[CountTensor]) -> CountTensor:
+    """All patients in one place: what the central model computes on, and no hospital may hold."""
+    axes = tensors[0].axes
+    if any(tensor.axes != axes for tensor in tensors):
+        raise BadShape("the hospitals' axes differ", fix="align them first")
+    starts = [tensors[0].cells.starts]
+    for tensor in tensors[1:]:
+        starts.append(tensor.cells.starts[1:] + starts[-1][-1])
+    cells = Cells(
+        np.concatenate(starts),
+        np.concatenate([tensor.cells.indices for tensor in tensors]),
+        np.concatenate([tensor.cells.values for tensor in tensors]),
+        tensors[0].cells.sizes,
+    )
+    return CountTensor(axes, cells)
+
+
+def _checked_cells(indices: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Whole, finite, non-negative indices and counts as int64, or every fault at once."""
+    indices, values = np.asarray(indices), np.asarray(values)
+    if indices.ndim != 2 or values.ndim != 1 or len(indices) != len(values):
+        raise BadCells(f"indices {indices.shape} and values {values.shape} do not belong together")
+    if len(values) == 0:
+        raise EmptyTensor("There are no cells", fix="check the input")
+    faults = []
+    for name, array in (("an index", indices), ("a count", values)):
+        if array.dtype.kind not in "iuf":
+            faults.append(f"{name} is not a number")
+        elif not np.isfinite(array).all():
+            faults.append(f"{name} is not finite")
+        elif (array < 0).any():
+            faults.append(f"{name} is negative")
+        elif (array != np.floor(array)).any():
+            faults.append(f"{name} is fractional")
+        elif float(array.max()) >= 2.0**53:
+            faults.append(f"{name} is too large")
+    if faults:
+        raise BadCells("; ".join(faults), fix="a cell is a whole count at whole positions")
+    if not (values > 0).any():
+        raise EmptyTensor("Every count is zero", fix="check the input")
+    return indices.astype(np.int64), values.astype(np.int64)

@@ -1,0 +1,132 @@
+"""Loops only: from sorted events to counted cells. Their meaning stands in `counting`.
+
+A cell is one number, its *key* Σ_n position_n · stride_n. A patient's keys are written one after
+the other, sorted, and equal ones counted in place, so memory is bounded by the chunk in hand.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def window_bounds(windows, patient_windows, events, offsets, out):  # type: ignore[no-untyped-def]
+    """How many keys each patient's windows will give, before equal ones are added up."""
+    modes = offsets.shape[0] - 1
+    for i in range(patient_windows.shape[0] - 1):
+        total = 0
+        for w in range(patient_windows[i], patient_windows[i + 1]):
+            product = 1
+            cursor = windows[w]
+            for n in range(modes):
+                begin = cursor
+                while cursor < windows[w + 1] and events[cursor] < offsets[n + 1]:
+                    cursor += 1
+                product *= cursor - begin
+            total += product
+        out[i] = total
+
+
+@njit(nogil=True, cache=True)
+def _compress(keys, counts, begin, end, cap):  # type: ignore[no-untyped-def]
+    """Sort keys[begin:end], count equal ones in place; return where the distinct ones end."""
+    keys[begin:end].sort()
+    filled = begin
+    run = begin
+    for k in range(begin + 1, end + 1):
+        if k == end or keys[k] != keys[run]:
+            count = k - run
+            keys[filled] = keys[run]
+            counts[filled] = min(count, cap) if cap > 0 else count
+            filled += 1
+            run = k
+    return filled
+
+
+@njit(nogil=True, cache=True)
+def count_windows(  # type: ignore[no-untyped-def]
+    windows, patient_windows, events, offsets, strides, cap, first, last, keys, counts, cells
+):
+    """Cells of patients first ≤ i < last: codes, one of each mode, that share a window.
+
+    ``events`` are positions on the stacked axes, sorted and distinct within a window.
+    """
+    modes = offsets.shape[0] - 1
+    begins = np.empty(modes, np.int64)
+    ends = np.empty(modes, np.int64)
+    at = np.empty(modes, np.int64)
+    filled = 0
+    for i in range(first, last):
+        start = filled
+        for w in range(patient_windows[i], patient_windows[i + 1]):
+            cursor = windows[w]
+            product = 1
+            for n in range(modes):
+                begins[n] = cursor
+                while cursor < windows[w + 1] and events[cursor] < offsets[n + 1]:
+                    cursor += 1
+                ends[n] = cursor
+                product *= ends[n] - begins[n]
+            at[:] = begins
+            for _ in range(product):
+                key = 0
+                for n in range(modes):
+                    key += (events[at[n]] - offsets[n]) * strides[n]
+                keys[filled] = key
+                filled += 1
+                for n in range(modes - 1, -1, -1):
+                    at[n] += 1
+                    if at[n] < ends[n] or n == 0:
+                        break
+                    at[n] = begins[n]
+        filled = _compress(keys, counts, start, filled, cap)
+        cells[i] = filled - start
+    return filled
+
+
+@njit(nogil=True, cache=True)
+def sliding_bounds(times, patient_events, boundaries, width, out):  # type: ignore[no-untyped-def]
+    """How many pairs at most ``width`` apart each patient has."""
+    for i in range(boundaries.shape[0]):
+        low = high = boundaries[i]
+        last = patient_events[i + 1]
+        total = 0
+        for e in range(patient_events[i], boundaries[i]):
+            while low < last and times[low] < times[e] - width:
+                low += 1
+            high = max(high, low)
+            while high < last and times[high] <= times[e] + width:
+                high += 1
+            total += high - low
+        out[i] = total
+
+
+@njit(nogil=True, cache=True)
+def count_sliding(  # type: ignore[no-untyped-def]
+    times, patient_events, boundaries, events, offsets, strides, width, cap, first, last, keys,
+    counts, cells,
+):
+    """Cells of patients first ≤ i < last: pairs of events at most ``width`` apart, by pairs.
+
+    A patient's events are ordered by mode, then time; ``boundaries[i]`` is the first event of the
+    second mode.
+    """
+    filled = 0
+    for i in range(first, last):
+        start = filled
+        low = high = boundaries[i]
+        last_event = patient_events[i + 1]
+        for e in range(patient_events[i], boundaries[i]):
+            while low < last_event and times[low] < times[e] - width:
+                low += 1
+            high = max(high, low)
+            while high < last_event and times[high] <= times[e] + width:
+                high += 1
+            head = (events[e] - offsets[0]) * strides[0]
+            for f in range(low, high):
+                keys[filled] = head + (events[f] - offsets[1]) * strides[1]
+                filled += 1
+        filled = _compress(keys, counts, start, filled, cap)
+        cells[i] = filled - start
+    return filled

@@ -1,0 +1,75 @@
+"""The plain twins: each fast path again in a few lines anyone can check, tested to be equal.
+
+Slow and dense on purpose. Nothing in the product calls them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product as combinations
+
+import numpy as np
+import pyarrow as pa
+from scipy.optimize import nnls
+
+from tripheno.records.events import CountingRule
+
+
+def model(factors: Sequence[np.ndarray]) -> np.ndarray:
+    """X = Σ_r a_r ∘ b_r ∘ …, dense; the patient factor comes first."""
+    letters = "abcdefgh"[: len(factors)]
+    terms = ",".join(f"{letter}z" for letter in letters)
+    return np.einsum(f"{terms}->{letters}", *factors)
+
+
+def mttkrp(dense: np.ndarray, factors: Sequence[np.ndarray], mode: int) -> np.ndarray:
+    """O₍ₙ₎Π for any mode, 0 being the patients."""
+    letters = "abcdefgh"[: dense.ndim]
+    others = [n for n in range(dense.ndim) if n != mode]
+    terms = ",".join(f"{letters[n]}z" for n in others)
+    return np.einsum(f"{letters},{terms}->{letters[mode]}z", dense, *(factors[n] for n in others))
+
+
+def squared_errors(dense: np.ndarray, factors: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Σ (X − O)² over nonzero cells, and over all cells."""
+    difference = model(factors) - dense
+    return float((difference[dense > 0] ** 2).sum()), float((difference**2).sum())
+
+
+def nonnegative_rows(rhs: np.ndarray, gram: np.ndarray) -> np.ndarray:
+    """argmin_{x≥0} xᵀGx − 2xᵀb for every row b, by scipy's NNLS on the Cholesky factor."""
+    factor = np.linalg.cholesky(gram)
+    return np.array([nnls(factor.T, np.linalg.solve(factor, row))[0] for row in rhs])
+
+
+def count(events: pa.Table, rule: CountingRule) -> Counter[tuple[object, ...]]:
+    """(patient, code, code, …) → count, by the letter of the rule, from Python loops."""
+    rows = events.select(["patient", "window", "time", "mode", "code"]).to_pylist()
+    cells: Counter[tuple[object, ...]] = Counter()
+    if rule.sliding_width is not None:
+        width = rule.sliding_width
+        first, second = ([row for row in rows if row["mode"] == mode] for mode in rule.modes)
+        for one, other in combinations(first, second):
+            apart = abs(one["time"] - other["time"]).total_seconds() * 1e6
+            if one["patient"] == other["patient"] and apart <= width:
+                cells[one["patient"], one["code"], other["code"]] += 1
+    else:
+        windows: dict[tuple[object, object], dict[str, set[str]]] = {}
+        for row in rows:
+            here = windows.setdefault((row["patient"], _window(row, rule)), {})
+            here.setdefault(row["mode"], set()).add(row["code"])
+        for (patient, _), codes in windows.items():
+            for combination in combinations(*(codes.get(mode, set()) for mode in rule.modes)):
+                cells[(patient, *combination)] += 1
+    cap = rule.cap or max(cells.values(), default=0)
+    return Counter({cell: min(times, cap) for cell, times in cells.items()})
+
+
+def _window(row: dict[str, object], rule: CountingRule) -> object:
+    if rule.window == "visit":
+        return row["window"]
+    if rule.window == "person":
+        return 0
+    moment = np.datetime64(row["time"], "us").astype(np.int64)  # type: ignore[call-overload]
+    return moment // rule.calendar_width

@@ -1,0 +1,84 @@
+"""One feature mode's positions and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tripheno.errors import BadShape
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A mode's name, its size and, where known, the code and label at each position."""
+
+    mode: str
+    size: int
+    codes: tuple[str, ...] | None = None
+    labels: dict[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.codes is None:
+            return
+        if len(self.codes) != self.size:
+            raise BadShape(f"{len(self.codes)} codes for {self.size} positions", where=self.mode)
+        if len(set(self.codes)) != self.size:
+            raise BadShape("a code stands at two positions", where=self.mode)
+
+    def name(self, position: int) -> str:
+        """What a reader calls the code at a position: its label, else the code, else a number."""
+        if self.codes is None:
+            return f"{self.mode} {position}"
+        code = self.codes[position]
+        return self.labels.get(code, code)
+
+    def names(self) -> list[str]:
+        """The name of every position, in order."""
+        return [self.name(position) for position in range(self.size)]
+
+    def positions(self, codes: Sequence[str]) -> np.ndarray:
+        """Where each code stands on this axis, −1 for a code it does not have."""
+        if self.codes is None:
+            raise BadShape("this axis has no codes to look up", where=self.mode)
+        place = {code: position for position, code in enumerate(self.codes)}
+        return np.array([place.get(code, -1) for code in codes], dtype=np.int64)
+
+
+def axis_of_events(events: pa.Table, mode: str) -> Axis:
+    """The axis of the codes that one event table has in a mode, sorted by code."""
+    rows = events.filter(pc.equal(events["mode"], mode)).select(["code", "label"])
+    pairs = rows.group_by("code").aggregate([("label", "max")]) if rows.num_rows else rows
+    decoded = [column.cast(pa.string()).to_pylist() for column in pairs.columns]
+    by_name = dict(zip(pairs.column_names, decoded, strict=True))
+    names = by_name.get("label_max", by_name.get("label", []))
+    labels = {c: n for c, n in zip(by_name["code"], names, strict=True) if n is not None}
+    codes = tuple(sorted(by_name["code"]))
+    return Axis(mode, len(codes), codes, labels)
+
+
+def union(axes: Iterable[Axis]) -> Axis:
+    """The plain union of several hospitals' axes, sorted by code.
+
+    Axes without codes can only be united with axes of the same size: positions are the codes.
+    """
+    axes = list(axes)
+    modes = {axis.mode for axis in axes}
+    if len(modes) != 1:
+        raise BadShape(f"different modes: {sorted(modes)}", why="only one mode is united at a time")
+    if any(axis.codes is None for axis in axes):
+        if len({(axis.size, axis.codes) for axis in axes}) != 1:
+            raise BadShape(
+                "hospitals without code lists have axes of different sizes",
+                where=axes[0].mode,
+                fix="give every tensor the same shape, or name the codes",
+            )
+        return axes[0]
+    labels: dict[str, str] = {}
+    for axis in axes:
+        labels.update(axis.labels)
+    codes = tuple(sorted({code for axis in axes for code in axis.codes or ()}))
+    return Axis(axes[0].mode, len(codes), codes, labels)
