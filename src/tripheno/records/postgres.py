@@ -13,9 +13,11 @@ from typing import Any
 from tripheno.errors import DatabaseUnreachable, MissingExtra
 from tripheno.records.duck import Workbench, identifier, sql_text
 
-_NEEDED_ROWS = {
-    "concept": "omop_needed_concepts",
-    "concept_ancestor": "omop_needed_ancestors",
+_CONCEPTS_OF = {
+    "drug_exposure": "drug_concept_id",
+    "condition_occurrence": "condition_concept_id",
+    "procedure_occurrence": "procedure_concept_id",
+    "measurement": "measurement_concept_id",
 }
 
 
@@ -110,8 +112,15 @@ class PostgresOrigin:
 
     def _needed(self, name: str) -> str:
         """Vocabularies have millions of rows: take those that the records refer to."""
-        script = _NEEDED_ROWS.get(name)
-        return f" WHERE {sql_text(script)}" if script and "drug_exposure" in self._tables else ""
+        users = [(t, c) for t, c in _CONCEPTS_OF.items() if c in map(str.lower, self._columns.get(t, ()))]
+        if name == "concept_ancestor":
+            key, users = "descendant_concept_id", users[:1]
+        elif name == "concept":
+            key = "concept_class_id = 'Ingredient' OR concept_id"
+        else:
+            return ""
+        used = " UNION ".join(f"SELECT {c} FROM {self._full_name(t)}" for t, c in users)  # noqa: S608
+        return f" WHERE {key} IN ({used})" if users else ""
 
 
 _DUCK_TYPES = {

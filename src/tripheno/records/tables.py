@@ -107,11 +107,11 @@ class Tables:
             if found is None:
                 if column.required:
                     absent.append("' or '".join(column.names))
-                expressions.append(f"{_EMPTY[column.kind]} AS {column.names[0]}")
+                expressions.append(f"{_EMPTY[column.kind]} AS {identifier(column.names[0])}")
             else:
                 chosen.append(found)
                 expressions.append(
-                    f"{_expression(found, column.kind, spelt[found])} AS {column.names[0]}"
+                    f"{_expression(found, column.kind, spelt[found])} AS {identifier(column.names[0])}"
                 )
         if absent:
             raise self._missing_columns(name, absent, list(spelt))
@@ -121,7 +121,7 @@ class Tables:
 
     def _create(self, view: str, expressions: Sequence[str], relation: str) -> None:
         source = f"FROM {relation}" if relation else "WHERE false"
-        self.bench.run(f"CREATE OR REPLACE VIEW src.{view} AS SELECT {', '.join(expressions)} {source}")
+        self.bench.run(f"CREATE OR REPLACE VIEW src.{identifier(view)} AS SELECT {', '.join(expressions)} {source}")
 
     def _missing_table(self, name: str) -> MissingTable:
         found = self.origin.names()
@@ -183,7 +183,7 @@ class FolderOrigin:
         self._files: dict[str, list[Path]] = {}
         for file in _files_in(path):
             shard = file.name.lower().startswith(_SHARD_NAMES)
-            name = _stem(file.parent.name + ".parquet" if shard else file.name)
+            name = table_name(file.parent.name + ".parquet" if shard else file.name)
             kept = self._files.setdefault(name, [])
             if not kept or (shard and kept[0].parent == file.parent):
                 kept.append(file)
@@ -275,10 +275,10 @@ def origin_of(bench: Workbench, path: Path) -> Origin:
     return origin
 
 
-def _stem(name: str) -> str:
-    lower = name.lower()
-    suffix = next(suffix for suffix in _SUFFIXES if lower.endswith(suffix))
-    return lower.removesuffix(suffix)
+def table_name(file: str) -> str:
+    """The table that a file's name stands for: lower case, without suffixes."""
+    lower = file.lower()
+    return lower.removesuffix(next((end for end in _SUFFIXES if lower.endswith(end)), ""))
 
 
 def _files_in(path: Path) -> list[Path]:
