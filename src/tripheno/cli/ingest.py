@@ -21,7 +21,9 @@ def ingest(
     source: Annotated[str, typer.Argument(help="omop, mimic, eicu, fhir or flat")],
     path: Annotated[str, typer.Argument(help="folder, file, DuckDB file or postgresql:// address")],
     out: Annotated[Path, typer.Option("--out", help="the hospital's folder, made new")],
-    modes: Annotated[str, typer.Option(help="two or more, comma-separated")] = "medication,diagnosis",
+    modes: Annotated[
+        str, typer.Option(help="two or more, comma-separated")
+    ] = "medication,diagnosis",
     window: Annotated[
         str, typer.Option(help="visit, person, same-day; sliding: 3h, 6h, 1d, 7d")
     ] = "visit",
@@ -49,7 +51,8 @@ def ingest(
         str | None, typer.Option(help="read times with an offset in this zone, e.g. Europe/Berlin")
     ] = None,
     reference_ranges: Annotated[
-        Path | None, typer.Option(help="CSV with code, low, high; else reference_ranges.csv in PATH")
+        Path | None,
+        typer.Option(help="CSV with code, low, high; else reference_ranges.csv in PATH"),
     ] = None,
     settings: Annotated[Path | None, typer.Option(help="flat: site.toml with the columns")] = None,
     schema: Annotated[str | None, typer.Option(help="PostgreSQL schema")] = None,
@@ -78,9 +81,7 @@ def ingest(
         memory=memory,
         groupings=tuple(parse_rollup(words, names) for words in rollup or ()),
     )
-    result = run(
-        source_named(source), path, out, chosen, measure=tensor_facts, titles=ICDTitles()
-    )
+    result = run(source_named(source), path, out, chosen, measure=tensor_facts, titles=ICDTitles())
     as_json = format == "json"
     typer.echo(json.dumps(result.to_json(), indent=2) if as_json else result.to_text())
 

@@ -67,7 +67,9 @@ class CellsPlan:
         )
         columns = [f"c{n}" for n in range(1, width - 1)]
         inputs = {self._path.name: file_fingerprint(self._path)}
-        return self._plan(settings, "c0", columns, f"c{width - 1}", relation, inputs, self._path.name)
+        return self._plan(
+            settings, "c0", columns, f"c{width - 1}", relation, inputs, self._path.name
+        )
 
     def _plan(
         self,
@@ -83,7 +85,9 @@ class CellsPlan:
             raise SettingsError("cells are counted already", fix="leave out --window")
         listed = ", ".join(f"CAST({column} AS VARCHAR) AS m{n}" for n, column in enumerate(columns))
         self._bench.run(
-            sql_text("cells").format(patient=patient, columns=listed, value=value, relation=relation)
+            sql_text("cells").format(
+                patient=patient, columns=listed, value=value, relation=relation
+            )
         )
         self._check()
         extracts = tuple(

@@ -143,7 +143,9 @@ def _table_lines(table: TableCoverage) -> list[str]:
         lines.append(f"    without a visit {table.share_without_visit:.1%}: {told}")
     if table.share_unmapped:
         lines.append(f"    unmapped codes {table.share_unmapped:.1%}")
-    lines += [f"    decided by {rule}: {count / table.read:.1%}" for rule, count in table.rules.items()]
+    lines += [
+        f"    decided by {rule}: {count / table.read:.1%}" for rule, count in table.rules.items()
+    ]
     return lines
 
 
@@ -153,7 +155,9 @@ def _mode_lines(mode: ModeCoverage) -> list[str]:
         f"{mode.mode}: {mode.events:,} events, {mode.patients:,} patients, {mode.codes:,} codes"
         + (f", {mode.repeated:,} repetitions left out" if mode.repeated else ""),
     ]
-    lines += [f"    {top['patients']:>7,}  {top['code']}  {top['label'] or ''}" for top in mode.top[:5]]
+    lines += [
+        f"    {top['patients']:>7,}  {top['code']}  {top['label'] or ''}" for top in mode.top[:5]
+    ]
     return [*lines, ""] if mode.top else lines
 
 

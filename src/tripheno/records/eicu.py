@@ -22,7 +22,8 @@ NEEDS = {
         "drugordercancelled:text? drugname:text drughiclseqno:id",
     ),
     "diagnosis": TableNeed.of(
-        "diagnosis", "patientunitstayid:id diagnosisoffset:number diagnosisstring:text icd9code:text"
+        "diagnosis",
+        "patientunitstayid:id diagnosisoffset:number diagnosisstring:text icd9code:text",
     ),
     "lab": TableNeed.of(
         "lab|lab_raw_subset",

@@ -57,7 +57,9 @@ class FHIR:
             for resource in sorted(used)
             for file in files.get(resource, [])
         }
-        warnings = () if "Encounter" in files else ("no Encounter: visit ids are taken as they are",)
+        warnings = (
+            () if "Encounter" in files else ("no Encounter: visit ids are taken as they are",)
+        )
         return Plan("FHIR R4 bulk export", tuple(extracts), inputs, warnings=warnings)
 
 

@@ -58,7 +58,9 @@ def _mapped(
             continue
         view = f"flat_{number}"
         _open(tables, view, mapping)
-        extracts.append(Extract(mapping.mode, mapping.file, _select(view, mapping), _bound(mapping)))
+        extracts.append(
+            Extract(mapping.mode, mapping.file, _select(view, mapping), _bound(mapping))
+        )
     inputs = origin.fingerprints(sorted(set(tables.opened.values())))
     return Plan("tables of the hospital's own", tuple(extracts), inputs)
 

@@ -30,7 +30,7 @@ from tripheno.records.coverage import (
     count_tables,
 )
 from tripheno.records.duck import Workbench, sql_text
-from tripheno.records.events import CountingRule, stream_events
+from tripheno.records.events import EVENT_SCHEMA, CountingRule, stream_events
 from tripheno.records.placing import place
 from tripheno.records.source import IngestSettings, Plan, RecordSource, Titles, check_request
 
@@ -124,14 +124,14 @@ class _SiteWriter:
         tables = count_tables(bench, site)
         bench.run(sql_text("site_patients"), site=site)
         bench.run(sql_text("site_windows"), site=site, rule=rule.window)
-        bench.run(sql_text("site_labels"), site=site)
+        bench.run(sql_text("site_codes"), site=site)
         bench.run(sql_text("site_events"), site=site, rule=rule.window)
         self._add_titles()
         modes = count_modes(bench, site)
         _refuse_empty(rule, {mode.mode for mode in modes}, tables)
         local = _private_folder(folder)
         with _whole_or_nothing(folder):
-            events = stream_events(bench.stream(sql_text("site_stream")), folder / EVENTS, rule)
+            events = stream_events(_spelt_out(bench), folder / EVENTS, rule)
             _write_map(bench, "SELECT patient, key FROM patients", local / "patients.parquet")
             _write_map(bench, "SELECT * FROM windows", local / "windows.parquet")
             coverage = Coverage(
@@ -157,15 +157,26 @@ class _SiteWriter:
         """Names for codes that the tables do not name."""
         if self.titles is None:
             return
-        nameless = self.bench.rows(
-            "SELECT DISTINCT mode, code FROM events ANTI JOIN labels USING (mode, code)"
-        )
-        known = self.titles.titles([code for _, code in nameless])
-        found = [(mode, code, known[code]) for mode, code in nameless if code in known]
-        if found:
-            columns = dict(zip(("mode", "code", "label"), zip(*found, strict=True), strict=True))
-            self.bench.take("titles", pa.table({name: list(v) for name, v in columns.items()}))
-            self.bench.run("INSERT INTO labels SELECT mode, code, label FROM titles")
+        nameless = self.bench.rows("SELECT code FROM codes WHERE label IS NULL")
+        known = self.titles.titles([code for (code,) in nameless])
+        if known:
+            found = {"code": list(known), "title": list(known.values())}
+            self.bench.take("titles", pa.table(found))
+            self.bench.run(
+                "UPDATE codes SET label = titles.title FROM titles "
+                "WHERE titles.code = codes.code AND codes.label IS NULL"
+            )
+
+
+def _spelt_out(bench: Workbench) -> Iterator[pa.RecordBatch]:
+    """The events batch by batch, code numbers replaced by mode, code and label."""
+    names = bench.rows("SELECT mode, code, label FROM codes ORDER BY number")
+    lists = [pa.array(column, pa.string()) for column in zip(*names, strict=True)]
+    spelt = [column.dictionary_encode() for column in lists]
+    for batch in bench.stream(sql_text("site_stream")):
+        mode, code, label = (column.take(batch["code"]) for column in spelt)
+        columns = [batch["patient"], batch["window"], batch["time"], mode, code, label]
+        yield pa.record_batch(columns, schema=EVENT_SCHEMA)
 
 
 def _refuse_empty(rule: CountingRule, present: set[str], tables: tuple[TableCoverage, ...]) -> None:
@@ -201,9 +212,9 @@ def _private_folder(folder: Path) -> Path:
     """The hospital's folder and, in it, the one that only its owner can open."""
     foreign = folder.exists() and (
         not folder.is_dir()
-        or {p.name for p in folder.iterdir()} - {EVENTS, COVERAGE, LOCAL, "site.toml"}
+        or ({p.name for p in folder.iterdir()} - {EVENTS, COVERAGE, LOCAL, "site.toml"}
         and not (folder / LOCAL).is_dir()
-        and not list(folder.glob(f"*/{EVENTS}"))
+        and not list(folder.glob(f"*/{EVENTS}")))
     )
     if foreign:
         raise OutputExists(
@@ -239,7 +250,13 @@ def _whole_or_nothing(folder: Path) -> Iterator[None]:
 
 
 def _remove_site(folder: Path) -> None:
-    for name in (EVENTS, EVENTS + ".part", COVERAGE, "local/patients.parquet", "local/windows.parquet"):
+    for name in (
+        EVENTS,
+        EVENTS + ".part",
+        COVERAGE,
+        "local/patients.parquet",
+        "local/windows.parquet",
+    ):
         (folder / name).unlink(missing_ok=True)
     for empty in (folder / LOCAL, folder):
         if empty.is_dir() and not any(empty.iterdir()):

@@ -31,7 +31,18 @@ from typing import Any
 
 from tripheno.errors import BadSiteSettings, NoSuchFile
 
-_TEXT = ("file", "mode", "patient", "visit", "time", "end", "label", "hospital", "system", "separator")
+_TEXT = (
+    "file",
+    "mode",
+    "patient",
+    "visit",
+    "time",
+    "end",
+    "label",
+    "hospital",
+    "system",
+    "separator",
+)
 _LISTS = ("code", "flags", "missing", "absent")
 
 
@@ -70,9 +81,13 @@ def read_mapping(path: Path) -> tuple[TableMapping, ...]:
         raise BadSiteSettings("not TOML", where=path.name, why=str(fault)) from None
     tables = given.get("source", {}).get("tables", [])
     if not isinstance(tables, list) or not tables:
-        raise BadSiteSettings("no [[source.tables]]", where=path.name, fix="describe one table at least")
+        raise BadSiteSettings(
+            "no [[source.tables]]", where=path.name, fix="describe one table at least"
+        )
     faults: list[str] = []
-    lines = [n for n, line in enumerate(text.splitlines(), 1) if line.strip() == "[[source.tables]]"]
+    lines = [
+        n for n, line in enumerate(text.splitlines(), 1) if line.strip() == "[[source.tables]]"
+    ]
     mappings = []
     for number, table in enumerate(tables):
         where = f"line {lines[number]}" if number < len(lines) else f"table {number + 1}"
@@ -89,9 +104,7 @@ def _faults(table: dict[str, Any]) -> list[str]:
     """What is wrong with one table's mapping."""
     faults = [f"unknown key '{key}'" for key in table if key not in (*_TEXT, *_LISTS, "only")]
     faults += [f"no '{key}'" for key in ("file", "mode", "patient") if key not in table]
-    faults += [
-        f"'{key}' must be text" for key in _TEXT if not isinstance(table.get(key, ""), str)
-    ]
+    faults += [f"'{key}' must be text" for key in _TEXT if not isinstance(table.get(key, ""), str)]
     for key in _LISTS:
         values = table.get(key, [])
         if isinstance(values, str) and key == "code":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from tripheno.records.duck import Workbench, sql_text
 from tripheno.records.postgres import is_postgres, postgres_origin
 from tripheno.records.ranges import load_ranges
 from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import TableNeed, Tables, origin_of
+from tripheno.records.tables import Origin, TableNeed, Tables, origin_of
 
 VISITS = TableNeed.of("visit_occurrence", "visit_occurrence_id:id person_id:id")
 CONCEPT = TableNeed.of(
@@ -55,8 +56,14 @@ class OMOP:
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Open the tables that the modes need; vocabularies and cdm_source may be missing."""
-        remote = is_postgres(path)
-        origin = postgres_origin(bench, path, settings.schema) if remote else origin_of(bench, Path(path))
+        if not is_postgres(path):
+            return self._plan(bench, origin_of(bench, Path(path)), Path(path), settings)
+        with closing(postgres_origin(bench, path, settings.schema)) as server:
+            return self._plan(bench, server, Path(), settings)
+
+    def _plan(
+        self, bench: Workbench, origin: Origin, beside: Path, settings: IngestSettings
+    ) -> Plan:
         tables = Tables(bench, origin)
         by_visit = settings.rule.window == "visit"
         views = [NEEDS[mode] for mode in settings.rule.modes]
@@ -67,7 +74,7 @@ class OMOP:
         tables.open(ANCESTOR, optional=True)
         tables.open(CDM_SOURCE, optional=True)
         warnings += _ingredients(bench)
-        ranges = load_ranges(bench, settings.reference_ranges, Path("." if remote else path))
+        ranges = load_ranges(bench, settings.reference_ranges, beside)
         extracts = [
             Extract(
                 mode,

@@ -77,7 +77,13 @@ class PostgresOrigin:
         self._columns: dict[str, dict[str, str]] = {}
         for schema_name, table, column, dtype in listed:
             if self._tables.setdefault(table.lower(), (schema_name, table)) == (schema_name, table):
-                self._columns.setdefault(table.lower(), {})[column] = _DUCK_TYPES.get(dtype, "VARCHAR")
+                self._columns.setdefault(table.lower(), {})[column] = _DUCK_TYPES.get(
+                    dtype, "VARCHAR"
+                )
+
+    def close(self) -> None:
+        """Hang up: everything asked for has been copied."""
+        self._connection.close()
 
     def names(self) -> list[str]:
         """The tables on the search path."""
@@ -112,7 +118,9 @@ class PostgresOrigin:
 
     def _needed(self, name: str) -> str:
         """Vocabularies have millions of rows: take those that the records refer to."""
-        users = [(t, c) for t, c in _CONCEPTS_OF.items() if c in map(str.lower, self._columns.get(t, ()))]
+        users = [
+            (t, c) for t, c in _CONCEPTS_OF.items() if c in map(str.lower, self._columns.get(t, ()))
+        ]
         if name == "concept_ancestor":
             key, users = "descendant_concept_id", users[:1]
         elif name == "concept":

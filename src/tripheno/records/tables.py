@@ -121,7 +121,9 @@ class Tables:
 
     def _create(self, view: str, expressions: Sequence[str], relation: str) -> None:
         source = f"FROM {relation}" if relation else "WHERE false"
-        self.bench.run(f"CREATE OR REPLACE VIEW src.{identifier(view)} AS SELECT {', '.join(expressions)} {source}")
+        self.bench.run(
+            f"CREATE OR REPLACE VIEW src.{identifier(view)} AS SELECT {', '.join(expressions)} {source}"
+        )
 
     def _missing_table(self, name: str) -> MissingTable:
         found = self.origin.names()

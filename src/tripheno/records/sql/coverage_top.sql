@@ -1,7 +1,6 @@
 -- The codes that most patients have.
-SELECT events.mode, events.code, any_value(labels.label) AS label, count(DISTINCT patient) AS patients
-FROM events
-LEFT JOIN labels ON labels.mode = events.mode AND labels.code = events.code
-GROUP BY events.mode, events.code
-QUALIFY row_number() OVER (PARTITION BY events.mode ORDER BY patients DESC, events.code) <= $top
-ORDER BY events.mode, patients DESC, events.code
+SELECT codes.mode, codes.code, codes.label, held.patients
+FROM (SELECT code, count(DISTINCT patient) AS patients FROM events GROUP BY code) AS held
+JOIN codes ON codes.number = held.code
+QUALIFY row_number() OVER (PARTITION BY codes.mode ORDER BY held.patients DESC, codes.code) <= $top
+ORDER BY codes.mode, held.patients DESC, codes.code

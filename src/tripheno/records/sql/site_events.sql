@@ -9,9 +9,9 @@ SELECT DISTINCT
         ELSE coded.bucket
     END AS "window",
     coded.starts AS time,
-    coded.mode,
-    coded.code
+    codes.number AS code
 FROM coded
 JOIN patients ON patients.key = coded.patient
+JOIN codes ON codes.mode = coded.mode AND codes.code = coded.code
 LEFT JOIN windows ON windows.patient = coded.patient AND windows.visit = coded.visit
 WHERE coded.fate IS NULL AND coded.site IS NOT DISTINCT FROM $site

@@ -1,0 +1,1 @@
+"""The test kit: contracts and helpers that only tests import."""
