@@ -132,9 +132,7 @@ class _Judge:
         settings = self.method.settings
         squared, at_cells, primal, local_norm, dual_norm, singular = (float(x) for x in review)
         self.singular = self.singular or singular > 0.0
-        penalty = sum(
-            p.value(f) for p, f in zip(state.penalties, state.shared_factors, strict=True)
-        )
+        penalty = sum(p.value(f) for p, f in zip(state.penalties, state.shared_factors, strict=True))
         objective = squared + penalty
         if not math.isfinite(objective) or objective > RUNAWAY * self.totals.squared_norm:
             raise Diverged(
@@ -144,9 +142,7 @@ class _Judge:
         residuals: tuple[float | None, float | None] = (None, None)
         if self.method.needs_residuals:
             residuals = (math.sqrt(primal), math.sqrt(sum(state.dual_residual)))
-            shared_norm = self.exchange.size * sum(
-                float((f**2).sum()) for f in state.shared_factors
-            )
+            shared_norm = self.exchange.size * sum(float((f**2).sum()) for f in state.shared_factors)
             self.relative_residuals = (
                 math.sqrt(primal / max(local_norm, shared_norm, 1e-300)),
                 math.sqrt(sum(state.dual_residual) / max(dual_norm, 1e-300)),
@@ -155,12 +151,7 @@ class _Judge:
         traffic = self.exchange.channel.traffic.values()
         sent = sum(t.bytes_up + t.bytes_down for t in traffic)
         line = Iteration(
-            len(self.history) + 1,
-            objective,
-            rmse,
-            *residuals,
-            sent,
-            time.perf_counter() - self.started,
+            len(self.history) + 1, objective, rmse, *residuals, sent, time.perf_counter() - self.started
         )
         stop = self._verdict(line)
         self.history.append(line)
@@ -178,10 +169,7 @@ class _Judge:
             self.quiet = self.quiet + 1 if change < settings.tol or exact_fit else 0
         if self.quiet < 2:
             return ""
-        if (
-            self.method.needs_residuals
-            and max(self.relative_residuals) > settings.residual_tolerance
-        ):
+        if self.method.needs_residuals and max(self.relative_residuals) > settings.residual_tolerance:
             return ""
         self.converged = True
         residuals = " and the residuals are small" if self.method.needs_residuals else ""

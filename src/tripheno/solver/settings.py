@@ -32,9 +32,7 @@ class SolverSettings:
 
     distinctness: float = 0.0  # λ, as the paper prints it
     relative_distinctness: float = 0.0  # λ as a multiple of ‖O‖²/R, so that it acts on any data
-    sparsity: float = (
-        0.002  # weight of the L1 term of `sparse`, relative to the data in the same way
-    )
+    sparsity: float = 0.002  # weight of the L1 term of `sparse`, relative to the data in the same way
 
     consensus_penalty: float | None = None  # ω; None follows the data
     split_penalty: float | None = None  # μ; None follows λ

@@ -103,8 +103,7 @@ class TripServer(ServerMethod):
         if split and after.scale is not None:
             b, y = after.split_factors[n] / after.scale, after.split_dual[n] * after.scale
             after = replace(
-                after,
-                split_factors=_put(after.split_factors, n, b),
+                after, split_factors=_put(after.split_factors, n, b),
                 split_dual=_put(after.split_dual, n, y),
             )
         moved = float((((after.shared_factors[n] - before) ** 2) * omega_squared).sum())
@@ -131,9 +130,7 @@ class TripServer(ServerMethod):
             b = (right - a @ inner) / mu
         y = y + mu * (b - a)
         return replace(
-            state,
-            split_factors=_put(state.split_factors, n, b),
-            split_dual=_put(state.split_dual, n, y),
+            state, split_factors=_put(state.split_factors, n, b), split_dual=_put(state.split_dual, n, y)
         )
 
     def end_iteration(self, state: ServerState, primal: float, dual: float) -> ServerState:
