@@ -1,8 +1,8 @@
 """How fast do EHR tables become a tensor, and in how much memory?
 
-Synthetic OMOP tables (half drug exposures, half conditions, by visit) are ingested and counted; beside
-it a plain DuckDB SQL joins the same two tables by visit and counts the same cells. Each runs in a
-process of its own, so that peak memory is its own.
+Synthetic OMOP tables (half drug exposures, half conditions, by visit) are ingested and counted;
+beside it a plain DuckDB SQL joins the same two tables by visit and counts the same cells. Each runs
+in a process of its own, so that peak memory is its own.
 
     python -m benchmarks.ingest [--events 20000000]
 """
@@ -78,7 +78,8 @@ def run_duckdb(folder: Path) -> dict[str, float]:
     nonzeros = db.execute(
         "SELECT count(*) FROM (SELECT person_id, drug_concept_id, condition_concept_id, "
         "count(DISTINCT visit_occurrence_id) AS windows "
-        f"FROM '{folder / 'drug_exposure'}.parquet' JOIN '{folder / 'condition_occurrence'}.parquet' "
+        f"FROM '{folder / 'drug_exposure'}.parquet' "
+        f"JOIN '{folder / 'condition_occurrence'}.parquet' "
         "USING (person_id, visit_occurrence_id) GROUP BY ALL)"
     ).fetchall()[0][0]
     return {"seconds": time.perf_counter() - started, "nonzeros": nonzeros}
@@ -103,10 +104,12 @@ def report(events: int, results: dict[str, dict[str, float]]) -> str:
     same = "equal" if ours["nonzeros"] == sql["nonzeros"] else "DIFFERENT"
     return (
         f"ingest {events:,} events by visit: {ours['ingest_seconds']:.1f} s "
-        f"({events / ours['ingest_seconds']:,.0f} events/s, peak {ours['ingest_peak_mb']:,.0f} MB), "
-        f"tensor {ours['tensor_seconds']:.1f} s, together {whole:.1f} s, peak {ours['peak_mb']:,.0f} MB; "
+        f"({events / ours['ingest_seconds']:,.0f} events/s, "
+        f"peak {ours['ingest_peak_mb']:,.0f} MB), tensor {ours['tensor_seconds']:.1f} s, "
+        f"together {whole:.1f} s, peak {ours['peak_mb']:,.0f} MB; "
         f"plain DuckDB SQL {sql['seconds']:.1f} s, peak {sql['peak_mb']:,.0f} MB; "
-        f"{int(ours['nonzeros']):,} nonzeros, {same}; SQL takes {sql['seconds'] / whole:.2f}× our time"
+        f"{int(ours['nonzeros']):,} nonzeros, {same}; "
+        f"SQL takes {sql['seconds'] / whole:.2f}× our time"
     )
 
 

@@ -112,7 +112,7 @@ class RunNotFound(SettingsError):
 
 
 class BadSiteSettings(SettingsError):
-    """The settings file of a hospital (`site.toml`) cannot be used. All faults are listed together."""
+    """A hospital's settings file (`site.toml`) cannot be used. All faults are listed together."""
 
     code = "TRIP-E231"
 

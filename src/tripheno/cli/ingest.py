@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SOURCES = ("omop", "mimic", "eicu", "fhir", "flat")
 
 
-def ingest(
+def ingest(  # noqa: PLR0917 - an option each
     source: Annotated[str, typer.Argument(help="omop, mimic, eicu, fhir or flat")],
     path: Annotated[str, typer.Argument(help="folder, file, DuckDB file or postgresql:// address")],
     out: Annotated[Path, typer.Option("--out", help="the hospital's folder, made new")],

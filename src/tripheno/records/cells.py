@@ -7,6 +7,8 @@ those events by visit gives back exactly the cells.
 from __future__ import annotations
 
 import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tripheno.errors import BadCells, SettingsError, UnknownRecords
@@ -16,96 +18,94 @@ from tripheno.records.source import Extract, IngestSettings, Plan
 from tripheno.records.tables import FolderOrigin
 
 
+@dataclass(frozen=True)
+class CellFile:
+    """Where cells stand: what to read, and which column is what."""
+
+    shown: str
+    relation: str
+    patient: str
+    modes: tuple[str, ...]
+    value: str
+    inputs: Mapping[str, str]
+
+
 def is_tns(path: Path) -> bool:
     """Whether a file is a FROSTT tensor."""
     return path.is_file() and path.name.lower().endswith((".tns", ".tns.gz"))
 
 
-class CellsPlan:
-    """How cells are read."""
-
-    def __init__(self, bench: Workbench, path: Path) -> None:
-        self._bench, self._path = bench, path
-
-    def of_tables(self, origin: FolderOrigin, settings: IngestSettings) -> Plan:
-        """Cells from the one table that has the columns patient, value and the modes."""
-        wanted = {"patient", "value", *settings.rule.modes}
-        for name in origin.names():
-            spelt = {column.lower(): column for column in origin.columns(name)}
-            if {"patient", "value"} <= set(spelt):
-                if not wanted <= set(spelt):
-                    found = [column for column in spelt if column not in ("patient", "value")]
-                    raise SettingsError(
-                        f"The cells have the modes {', '.join(found)}",
-                        where=origin.shown(name),
-                        fix="name them with --modes",
-                    )
-                columns = [identifier(spelt[mode]) for mode in settings.rule.modes]
-                patient, value = identifier(spelt["patient"]), identifier(spelt["value"])
-                relation = origin.relation(name, ())
-                inputs = origin.fingerprints([name])
-                return self._plan(settings, patient, columns, value, relation, inputs, name)
-        raise UnknownRecords(
-            "Neither a column mapping nor cells",
-            where=self._path.name,
-            why="cells have the columns patient, one per mode, and value",
-            fix="describe the tables in a site.toml and name it with --settings",
-        )
-
-    def of_tns(self, settings: IngestSettings) -> Plan:
-        """Cells from a FROSTT tensor: one line a cell, indices from 1, the count last."""
-        width = _tns_width(self._path)
-        if width != len(settings.rule.modes) + 2:
+def cells_in_tables(origin: FolderOrigin, settings: IngestSettings) -> CellFile:
+    """The one table that has the columns patient, value and the modes."""
+    for name in origin.names():
+        spelt = {column.lower(): column for column in origin.columns(name)}
+        if not {"patient", "value"} <= set(spelt):
+            continue
+        if not set(settings.rule.modes) <= set(spelt):
+            found = [column for column in spelt if column not in ("patient", "value")]
             raise SettingsError(
-                f"The tensor has {width - 2} feature modes, --modes names {len(settings.rule.modes)}",
-                where=self._path.name,
+                f"The cells have the modes {', '.join(found)}",
+                where=origin.shown(name),
+                fix="name them with --modes",
             )
-        listed = ", ".join(f"'c{n}': 'VARCHAR'" for n in range(width))
-        relation = (
-            f"read_csv({literal(str(self._path))}, auto_detect = false, header = false, "
-            f"delim = ' ', comment = '#', columns = {{{listed}}})"
+        return CellFile(
+            shown=origin.shown(name),
+            relation=origin.relation(name, ()),
+            patient=identifier(spelt["patient"]),
+            modes=tuple(identifier(spelt[mode]) for mode in settings.rule.modes),
+            value=identifier(spelt["value"]),
+            inputs=origin.fingerprints([name]),
         )
-        columns = [f"c{n}" for n in range(1, width - 1)]
-        inputs = {self._path.name: file_fingerprint(self._path)}
-        return self._plan(
-            settings, "c0", columns, f"c{width - 1}", relation, inputs, self._path.name
-        )
+    raise UnknownRecords(
+        "Neither a column mapping nor cells",
+        where=origin.title,
+        why="cells have the columns patient, one per mode, and value",
+        fix="describe the tables in a site.toml and name it with --settings",
+    )
 
-    def _plan(
-        self,
-        settings: IngestSettings,
-        patient: str,
-        columns: list[str],
-        value: str,
-        relation: str,
-        inputs: dict[str, str],
-        shown: str,
-    ) -> Plan:
-        if settings.rule.window != "visit":
-            raise SettingsError("cells are counted already", fix="leave out --window")
-        listed = ", ".join(f"CAST({column} AS VARCHAR) AS m{n}" for n, column in enumerate(columns))
-        self._bench.run(
-            sql_text("cells").format(
-                patient=patient, columns=listed, value=value, relation=relation
-            )
-        )
-        self._check()
-        extracts = tuple(
-            Extract(mode, shown, sql_text("cells_mode").format(column=f"m{n}"))
-            for n, mode in enumerate(settings.rule.modes)
-        )
-        return Plan("ready-made cells", extracts, inputs)
 
-    def _check(self) -> None:
-        """A cell is a count: whole and above zero."""
-        wrong, blank, total = self._bench.rows(
-            "SELECT count(*) FILTER (value IS NULL OR value < 1 OR value <> floor(value)), "
-            "count(*) FILTER (patient IS NULL), count(*) FROM cells"
-        )[0]
-        faults = [f"{wrong:,} of {total:,} values are not whole counts above 0"] if wrong else []
-        faults += [f"{blank:,} cells have no patient"] if blank else []
-        if faults:
-            raise BadCells("; ".join(faults), where=self._path.name)
+def cells_in_tns(path: Path, settings: IngestSettings) -> CellFile:
+    """A FROSTT tensor: one line a cell, indices from 1, the count last."""
+    width, asked = _tns_width(path), len(settings.rule.modes)
+    if width != asked + 2:
+        raise SettingsError(
+            f"The tensor has {width - 2} feature modes, --modes names {asked}", where=path.name
+        )
+    listed = ", ".join(f"'c{n}': 'VARCHAR'" for n in range(width))
+    return CellFile(
+        shown=path.name,
+        relation=f"read_csv({literal(str(path))}, auto_detect = false, header = false, "
+        f"delim = ' ', comment = '#', columns = {{{listed}}})",
+        patient="c0",
+        modes=tuple(f"c{n}" for n in range(1, width - 1)),
+        value=f"c{width - 1}",
+        inputs={path.name: file_fingerprint(path)},
+    )
+
+
+def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) -> Plan:
+    """Read the cells, refuse what is no count, and give every mode its extract."""
+    if settings.rule.window != "visit":
+        raise SettingsError("cells are counted already", fix="leave out --window")
+    listed = ", ".join(f"CAST({column} AS VARCHAR) AS m{n}" for n, column in enumerate(file.modes))
+    bench.run(
+        sql_text("cells").format(
+            patient=file.patient, columns=listed, value=file.value, relation=file.relation
+        )
+    )
+    wrong, blank, total = bench.rows(
+        "SELECT count(*) FILTER (value IS NULL OR value < 1 OR value <> floor(value)), "
+        "count(*) FILTER (patient IS NULL), count(*) FROM cells"
+    )[0]
+    faults = [f"{wrong:,} of {total:,} values are not whole counts above 0"] if wrong else []
+    faults += [f"{blank:,} cells have no patient"] if blank else []
+    if faults:
+        raise BadCells("; ".join(faults), where=file.shown)
+    extracts = tuple(
+        Extract(mode, file.shown, sql_text("cells_mode").format(column=f"m{n}"))
+        for n, mode in enumerate(settings.rule.modes)
+    )
+    return Plan("ready-made cells", extracts, file.inputs)
 
 
 def _tns_width(path: Path) -> int:

@@ -66,8 +66,8 @@ def csv_relation(path: Path, delimiter: str | None = None) -> str:
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header.columns)
     return (
         f"read_csv({literal(str(path))}, auto_detect = false, header = true, "
-        f"delim = {literal(header.delimiter)}, quote = {literal(quote)}, escape = {literal(quote)}, "
-        f"columns = {{{columns}}})"
+        f"delim = {literal(header.delimiter)}, quote = {literal(quote)}, "
+        f"escape = {literal(quote)}, columns = {{{columns}}})"
     )
 
 

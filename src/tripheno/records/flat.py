@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tripheno.errors import MissingTable, NoSuchFile, SettingsError
-from tripheno.records.cells import CellsPlan, is_tns
+from tripheno.records.cells import cells_in_tables, cells_in_tns, is_tns, plan_of_cells
 from tripheno.records.duck import Workbench, identifier, literal, sql_text
 from tripheno.records.mapping import TableMapping, read_mapping
 from tripheno.records.source import Extract, IngestSettings, Plan
@@ -30,10 +30,10 @@ class Flat:
         if mapping is None and place.is_dir() and (place / MAPPING_FILE).is_file():
             mapping = place / MAPPING_FILE
         if is_tns(place):
-            return CellsPlan(bench, place).of_tns(settings)
+            return plan_of_cells(bench, cells_in_tns(place, settings), settings)
         origin = FolderOrigin(bench, place)
         if mapping is None:
-            return CellsPlan(bench, place).of_tables(origin, settings)
+            return plan_of_cells(bench, cells_in_tables(origin, settings), settings)
         return _mapped(bench, origin, read_mapping(mapping), settings)
 
 

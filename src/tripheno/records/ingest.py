@@ -212,9 +212,11 @@ def _private_folder(folder: Path) -> Path:
     """The hospital's folder and, in it, the one that only its owner can open."""
     foreign = folder.exists() and (
         not folder.is_dir()
-        or ({p.name for p in folder.iterdir()} - {EVENTS, COVERAGE, LOCAL, "site.toml"}
-        and not (folder / LOCAL).is_dir()
-        and not list(folder.glob(f"*/{EVENTS}")))
+        or (
+            {p.name for p in folder.iterdir()} - {EVENTS, COVERAGE, LOCAL, "site.toml"}
+            and not (folder / LOCAL).is_dir()
+            and not list(folder.glob(f"*/{EVENTS}"))
+        )
     )
     if foreign:
         raise OutputExists(

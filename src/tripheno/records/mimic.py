@@ -1,4 +1,4 @@
-"""MIMIC-III and MIMIC-IV: prescriptions, abnormal laboratory results, ICD diagnoses and procedures."""
+"""MIMIC-III and MIMIC-IV: prescriptions, abnormal results, ICD diagnoses and procedures."""
 
 from __future__ import annotations
 

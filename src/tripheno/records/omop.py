@@ -15,7 +15,8 @@ from tripheno.records.tables import Origin, TableNeed, Tables, origin_of
 VISITS = TableNeed.of("visit_occurrence", "visit_occurrence_id:id person_id:id")
 CONCEPT = TableNeed.of(
     "concept",
-    "concept_id:id concept_name:text vocabulary_id:text concept_class_id:text standard_concept:text",
+    "concept_id:id concept_name:text vocabulary_id:text concept_class_id:text "
+    "standard_concept:text",
 )
 ANCESTOR = TableNeed.of("concept_ancestor", "ancestor_concept_id:id descendant_concept_id:id")
 CDM_SOURCE = TableNeed.of(

@@ -14,7 +14,7 @@ _LABELS = ("label", "name")
 
 
 def load_ranges(bench: Workbench, given: Path | None, path: Path) -> Path | None:
-    """Fill the table ``ranges`` (test, low, high) from the file given, or the one beside the data."""
+    """Fill the table ``ranges`` (test, low, high) from the file given, or the one by the data."""
     beside = path / FILE_NAME
     file = given or (beside if path.is_dir() and beside.is_file() else None)
     if file is None:

@@ -35,8 +35,13 @@ WITHOUT_VISIT = ("drop", "date")
 class Grouping(Protocol):
     """Rolls the codes of one mode up into groups."""
 
-    mode: str
-    name: str
+    @property
+    def mode(self) -> str:
+        """The mode whose codes it groups."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the account."""
 
     def groups(self, codes: Sequence[str]) -> pa.Table:
         """Columns ``code``, ``grouped``, ``label``; a code in two groups has two rows."""
@@ -123,10 +128,17 @@ class Plan:
 class RecordSource(Protocol):
     """One kind of EHR tables."""
 
-    name: str
-    modes: tuple[str, ...]
-    divisions: tuple[str, ...]
-    """What ``--by`` may name: the columns that say which hospital a record belongs to."""
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The modes it can read; none when its settings decide."""
+
+    @property
+    def divisions(self) -> tuple[str, ...]:
+        """What ``--by`` may name: the columns that say which hospital a record belongs to."""
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Find the tables, check their columns, and say how each mode is read."""

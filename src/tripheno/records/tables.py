@@ -1,8 +1,8 @@
 """Which tables does the hospital have, and do they have the columns we need?
 
-A source says what it needs in a short form, e.g. ``"subject_id:id starttime|startdate:time drug:text
-stoptime|enddate:time?"``: a name (or several, the first found wins), a kind, and ``?`` when the
-column may be missing. Each table becomes a view in the schema ``src`` with exactly those columns.
+A source says what it needs in a short form, e.g. ``"subject_id:id starttime|startdate:time
+stoptime|enddate:time? drug:text"``: a name (or several, the first found wins), a kind, and ``?``
+when the column may be missing. Each table becomes a view in the schema ``src`` with exactly those columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHARD_NAMES = ("part-", "part_", "data-", "data_")
 
 @dataclass(frozen=True)
 class Column:
-    """One column a source needs: its names, its kind (id, text, number, time), whether it must be."""
+    """One column a source needs: names, kind (id, text, number, time), whether it must be there."""
 
     names: tuple[str, ...]
     kind: str
@@ -110,9 +110,8 @@ class Tables:
                 expressions.append(f"{_EMPTY[column.kind]} AS {identifier(column.names[0])}")
             else:
                 chosen.append(found)
-                expressions.append(
-                    f"{_expression(found, column.kind, spelt[found])} AS {identifier(column.names[0])}"
-                )
+                value = _expression(found, column.kind, spelt[found])
+                expressions.append(f"{value} AS {identifier(column.names[0])}")
         if absent:
             raise self._missing_columns(name, absent, list(spelt))
         self._create(view, expressions, self.origin.relation(name, chosen))
@@ -121,9 +120,8 @@ class Tables:
 
     def _create(self, view: str, expressions: Sequence[str], relation: str) -> None:
         source = f"FROM {relation}" if relation else "WHERE false"
-        self.bench.run(
-            f"CREATE OR REPLACE VIEW src.{identifier(view)} AS SELECT {', '.join(expressions)} {source}"
-        )
+        listed = ", ".join(expressions)
+        self.bench.run(f"CREATE OR REPLACE VIEW src.{identifier(view)} AS SELECT {listed} {source}")
 
     def _missing_table(self, name: str) -> MissingTable:
         found = self.origin.names()
@@ -158,16 +156,12 @@ _EMPTY = {
 
 
 def _expression(column: str, kind: str, dtype: str) -> str:
-    """A column in its canonical type; what cannot be read as that type becomes NULL and is counted."""
+    """A column in its canonical type; what cannot be read as that type becomes NULL."""
     name, dtype = identifier(column), dtype.upper()
     if kind == "number":
         return f"try_cast({name} AS DOUBLE)"
     if kind == "time":
-        if dtype.startswith("TIMESTAMP WITH TIME ZONE"):
-            return f"timezone(coalesce(getvariable('timezone'), 'UTC'), {name})"
-        if dtype.startswith(("DATE", "TIMESTAMP")):
-            return f"CAST({name} AS TIMESTAMP)"
-        return f"wall_clock(CAST({name} AS VARCHAR))"
+        return _moment(name, dtype)
     if kind == "id" and (dtype in ("DOUBLE", "FLOAT") or dtype.startswith("DECIMAL")):
         return f"CAST(CAST({name} AS BIGINT) AS VARCHAR)"
     if dtype != "VARCHAR":
@@ -177,8 +171,17 @@ def _expression(column: str, kind: str, dtype: str) -> str:
     return f"nullif({name}, '')"
 
 
+def _moment(name: str, dtype: str) -> str:
+    """A time as the wall clock showed it."""
+    if dtype.startswith("TIMESTAMP WITH TIME ZONE"):
+        return f"timezone(coalesce(getvariable('timezone'), 'UTC'), {name})"
+    if dtype.startswith(("DATE", "TIMESTAMP")):
+        return f"CAST({name} AS TIMESTAMP)"
+    return f"wall_clock(CAST({name} AS VARCHAR))"
+
+
 class FolderOrigin:
-    """A folder of CSV, compressed CSV or Parquet files, its subfolders one level down, or one file."""
+    """A folder of CSV or Parquet files, its subfolders one level down, or one such file."""
 
     def __init__(self, bench: Workbench, path: Path) -> None:
         self._bench, self.title = bench, path.name or str(path)
@@ -200,7 +203,7 @@ class FolderOrigin:
         if name not in self._columns:
             file = self._files[name][0]
             if file.suffix.lower() == ".parquet":
-                rows = self._bench.rows(f"DESCRIBE SELECT * FROM {self.relation(name, ())}")
+                rows = self._bench.rows(f"DESCRIBE FROM {self.relation(name, ())}")
                 self._columns[name] = {row[0]: row[1] for row in rows}
             else:
                 self._columns[name] = dict.fromkeys(header_of(file).columns, "VARCHAR")

@@ -1,8 +1,8 @@
 """What every record source must do, whatever its tables look like.
 
 A source's test inherits :class:`RecordSourceContract` and says how the same small records are
-written down in its format. The contract then checks the events, the account and the folder against a
-plain count of the records.
+written down in its format. The contract then checks the events, the account and the folder against
+a plain count of the records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Codes rolled up into groups that hospitals share: CCS, CCSR, or a table of the user's own.
 
-``ccs`` and ``ccsr`` name AHRQ's groups of diagnoses; ``MODE=FILE.csv`` names a file with the columns
+``ccs`` and ``ccsr`` name AHRQ's groups of diagnoses; ``MODE=FILE.csv`` a file with the columns
 ``code``, ``group`` and perhaps ``label``. The phecode catalogue's own files (``ICD9`` or ``ICD10``,
 ``PheCode``, ``Phenotype``) are understood as they are.
 """
@@ -52,7 +52,7 @@ class TableGrouping:
     members: dict[tuple[str, str], tuple[tuple[str, str | None], ...]]
 
     def groups(self, codes: Sequence[str]) -> pa.Table:
-        """Every code's groups; codes are compared without point, and by system where it is known."""
+        """Every code's groups; codes are compared without point, and by system where known."""
         return _table(
             (code, group, label) for code in codes for group, label in self._groups_of(code)
         )
