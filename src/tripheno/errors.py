@@ -38,9 +38,7 @@ class TriphenoError(Exception):
         return _rebuild, (type(self), self.what, self.where, self.why, self.fix)
 
 
-def _rebuild(
-    kind: type[TriphenoError], what: str, where: str, why: str, fix: str
-) -> TriphenoError:
+def _rebuild(kind: type[TriphenoError], what: str, where: str, why: str, fix: str) -> TriphenoError:
     return kind(what, where=where, why=why, fix=fix)
 
 

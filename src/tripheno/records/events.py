@@ -202,7 +202,12 @@ def modes_of(table: pa.Table) -> tuple[str, ...]:
 
 
 def events_from_columns(
-    patient: np.ndarray, window: np.ndarray, mode: Any, code: Any, label: Any = None, time: Any = None
+    patient: np.ndarray,
+    window: np.ndarray,
+    mode: Any,
+    code: Any,
+    label: Any = None,
+    time: Any = None,
 ) -> pa.Table:
     """An event table from plain columns; the check is the same as for a file."""
     columns = {"patient": patient, "window": window, "mode": mode, "code": code}

@@ -29,7 +29,9 @@ Step = Callable[[HospitalState, Any], tuple[HospitalState, Message | None]]
 class Member:
     """A hospital at work: its state, and the pure step each kind of round calls."""
 
-    def __init__(self, name: str, tensor: CountTensor, settings: SolverSettings, sums: Sums) -> None:
+    def __init__(
+        self, name: str, tensor: CountTensor, settings: SolverSettings, sums: Sums
+    ) -> None:
         self.state = HospitalState(tensor, settings)
         iterate: Step = steps.normal_equations
         if settings.method == "trip":

@@ -32,12 +32,16 @@ class SolverSettings:
 
     distinctness: float = 0.0  # λ, as the paper prints it
     relative_distinctness: float = 0.0  # λ as a multiple of ‖O‖²/R, so that it acts on any data
-    sparsity: float = 0.002  # weight of the L1 term of `sparse`, relative to the data in the same way
+    sparsity: float = (
+        0.002  # weight of the L1 term of `sparse`, relative to the data in the same way
+    )
 
     consensus_penalty: float | None = None  # ω; None follows the data
     split_penalty: float | None = None  # μ; None follows λ
     penalty_scale: float = 0.3  # c: ω_k = c · 2 tr(G_k)/R
-    inner_steps: int = 3  # consensus rounds on cached (M_k, G_k)
+    inner_steps: int = 3  # consensus rounds per mode on cached (M_k, G_k), at least
+    most_inner_steps: int = 30  # and at most, until the consensus moves by less than
+    inner_tolerance: float = 1e-3  # this share of itself
     relaxation: float = 1.0  # Boyd's α, 1.6 over-relaxes
     split_dual_start: float = 0.0  # Y₀
     residual_tolerance: float = 1e-3  # Boyd's relative tolerance

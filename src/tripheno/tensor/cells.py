@@ -98,8 +98,16 @@ class Cells:
         def chunk(first: int, last: int) -> np.ndarray:
             out = np.zeros((self.sizes[mode], stacked.shape[1]))
             kernels.mttkrp_feature(
-                self.starts, self.indices, self.values, stacked, self._offsets, patient_factor,
-                mode, first, last, out,
+                self.starts,
+                self.indices,
+                self.values,
+                stacked,
+                self._offsets,
+                patient_factor,
+                mode,
+                first,
+                last,
+                out,
             )
             return out
 
@@ -114,8 +122,15 @@ class Cells:
         def chunk(first: int, last: int) -> np.ndarray:
             out = np.zeros(2)
             kernels.model_at_cells(
-                self.starts, self.indices, self.values, stacked, self._offsets, patient_factor,
-                first, last, out,
+                self.starts,
+                self.indices,
+                self.values,
+                stacked,
+                self._offsets,
+                patient_factor,
+                first,
+                last,
+                out,
             )
             return out
 
@@ -124,7 +139,11 @@ class Cells:
 
 
 def sorted_cells(
-    patient: np.ndarray, indices: np.ndarray, values: np.ndarray, patients: int, sizes: tuple[int, ...]
+    patient: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    patients: int,
+    sizes: tuple[int, ...],
 ) -> Cells:
     """Cells from coordinates in any order; equal coordinates are added, zeros dropped."""
     order = np.lexsort((*indices.T[::-1], patient))

@@ -30,7 +30,8 @@ class CountTensor:
     def __post_init__(self) -> None:
         if len(self.axes) < 2:
             raise BadShape(
-                f"{len(self.axes)} feature mode(s)", why="a tensor has a patient mode and two or more"
+                f"{len(self.axes)} feature mode(s)",
+                why="a tensor has a patient mode and two or more",
             )
         if tuple(axis.size for axis in self.axes) != tuple(self.cells.sizes):
             raise BadShape("axes and cells differ in size")
@@ -133,9 +134,7 @@ class CountTensor:
                 fix="one cell a line: whole-number indices, then the count",
             ) from None
         if rows.shape[0] == 0 or rows.shape[1] < 4:
-            raise BadCells(
-                "needs at least one line of three indices and a value", where=path.name
-            )
+            raise BadCells("needs at least one line of three indices and a value", where=path.name)
         indices = rows[:, :-1]
         base = np.where(indices.min(axis=0) >= 1, 1, 0)
         return cls.from_cells(indices - base, rows[:, -1], modes=modes)
@@ -153,7 +152,9 @@ class CountTensor:
             column = self.cells.indices[:, n].astype(np.int64)
             if old.codes is None:
                 if old.size > new.size:
-                    raise BadShape("the axis has no codes and is longer than the new one", where=old.mode)
+                    raise BadShape(
+                        "the axis has no codes and is longer than the new one", where=old.mode
+                    )
                 columns.append(column)
             else:
                 columns.append(new.positions(old.codes)[column])
@@ -161,7 +162,9 @@ class CountTensor:
         kept = (indices >= 0).all(axis=1)
         sizes = tuple(axis.size for axis in axes)
         values = self.cells.values[kept].astype(np.int64)
-        cells = sorted_cells(self.patient_of_cell[kept], indices[kept], values, self.patients, sizes)
+        cells = sorted_cells(
+            self.patient_of_cell[kept], indices[kept], values, self.patients, sizes
+        )
         return CountTensor(tuple(axes), cells)
 
     @property
@@ -180,7 +183,9 @@ class CountTensor:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         chosen = np.repeat(self.cells.starts[:-1][rows], lengths) + within
-        cells = Cells(starts, self.cells.indices[chosen], self.cells.values[chosen], self.cells.sizes)
+        cells = Cells(
+            starts, self.cells.indices[chosen], self.cells.values[chosen], self.cells.sizes
+        )
         return CountTensor(self.axes, cells)
 
     def drop_unused(self) -> CountTensor:

@@ -56,7 +56,16 @@ def count_events(events: pa.Table, axes: Sequence[Axis], rule: CountingRule) -> 
         def count(first: int, last: int, *out: np.ndarray) -> int:
             return int(
                 kernels.count_sliding(
-                    time, starts, boundaries, position, offsets, strides, width, cap, first, last,
+                    time,
+                    starts,
+                    boundaries,
+                    position,
+                    offsets,
+                    strides,
+                    width,
+                    cap,
+                    first,
+                    last,
                     *out,
                 )
             )

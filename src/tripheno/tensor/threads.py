@@ -34,9 +34,7 @@ def patient_chunks(starts: np.ndarray) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
 
-def in_chunks(
-    chunks: list[tuple[int, int]], work: Callable[[int, int], Result]
-) -> list[Result]:
+def in_chunks(chunks: list[tuple[int, int]], work: Callable[[int, int], Result]) -> list[Result]:
     """``work(first, last)`` for every chunk, in threads, results in the chunks' order."""
     if len(chunks) == 1:
         return [work(*chunks[0])]
