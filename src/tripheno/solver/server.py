@@ -137,7 +137,7 @@ def _descend(
 
     before, step = objective(current), 1.0
     while step >= SHORTEST_STEP:
-        factor = current + step * (candidate - current)
+        factor: np.ndarray = current + step * (candidate - current)
         if objective(factor) <= before:
             return factor
         step /= 2.0

@@ -1,7 +1,7 @@
 """TRIP's server: consensus ADMM as in the seed paper's Algorithm 1, in three variants.
 
-`corrected` mends the paper's errata, `printed` follows its equations to the letter, `released` takes
-the settings of the authors' program. See docs/mathematics.md.
+`corrected` mends the paper's errata, `printed` follows its equations to the letter, `released`
+takes the settings of the authors' program. See docs/mathematics.md.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class TripServer(ServerMethod):
         if not self.normalise:
             warnings.warn(
                 PaperVariant(
-                    f"the {settings.variant} variant keeps known faults of the paper, to study them; "
-                    "use `corrected` for results"
+                    f"the {settings.variant} variant keeps known faults of the paper, to study "
+                    "them; use `corrected` for results"
                 ),
                 stacklevel=2,
             )
