@@ -173,7 +173,7 @@ class BadShape(DataError):
 
 
 class UnknownFormat(DataError):
-    """The file is none of: events (Parquet), cells (Parquet, CSV), FROSTT tensor (.tns, .tns.gz)."""
+    """The file is none of: events (Parquet), cells (Parquet, CSV), FROSTT (.tns, .tns.gz)."""
 
     code = "TRIP-E306"
 

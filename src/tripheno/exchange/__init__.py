@@ -1,4 +1,4 @@
-"""The one primitive: each hospital contributes named arrays, the server sees the sum, and broadcasts."""
+"""The one primitive: hospitals contribute named arrays, the server sees the sum and broadcasts."""
 
 from tripheno.exchange.channel import Channel, InProcessChannel, Responder
 from tripheno.exchange.messages import Broadcast, Contribution, Message

@@ -17,6 +17,7 @@ from safetensors.numpy import load, save
 from tripheno.errors import BadMessage
 
 LARGEST_MESSAGE = 1 << 31
+KINDS = tuple(map(np.dtype, ("<f8", "<i8", "<u8", "u1")))  # what a message may hold
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Message:
         for field in fields(cls):
             kind = str(field.type)
             if kind.startswith("tuple"):
-                parts = []
+                parts: list[np.ndarray] = []
                 while f"{field.name}.{len(parts)}" in left:
                     parts.append(left.pop(f"{field.name}.{len(parts)}"))
                 values[field.name] = tuple(parts)
@@ -53,6 +54,8 @@ class Message:
                 if kind in ("int", "float"):
                     if array.shape != ():
                         raise BadMessage(f"field '{field.name}' is no number", where=cls.__name__)
+                    if kind == "int" and array.dtype.kind == "f":
+                        raise BadMessage(f"field '{field.name}' is not whole", where=cls.__name__)
                     values[field.name] = int(array) if kind == "int" else float(array)
                 else:
                     values[field.name] = array
@@ -77,7 +80,7 @@ class Broadcast(Message):
 
 @dataclass(frozen=True)
 class Contribution(Message):
-    """What a hospital adds to a sum: numbers and float arrays whose shape follows from the protocol."""
+    """What a hospital adds to a sum: numbers and arrays whose shape follows from the protocol."""
 
 
 C = TypeVar("C", bound=Contribution)
@@ -86,7 +89,7 @@ C = TypeVar("C", bound=Contribution)
 def _array(value: Any) -> np.ndarray:
     kind = np.int64 if isinstance(value, int | np.integer) else None
     array = np.asarray(value, dtype=kind)
-    if array.dtype not in (np.dtype("<f8"), np.dtype("<i8"), np.dtype("<u8"), np.dtype("u1")):
+    if array.dtype not in KINDS:
         array = array.astype("<f8")
     # ascontiguousarray would turn a number into an array of one
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
@@ -106,6 +109,8 @@ def unpack(data: bytes, *, where: str) -> dict[str, np.ndarray]:
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as fault:
         raise BadMessage("cannot be read", where=where, why=type(fault).__name__) from None
     for name, array in arrays.items():
+        if array.dtype not in KINDS:
+            raise BadMessage(f"'{name[:40]}' is {array.dtype}", where=where, why="no such type")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise BadMessage(f"'{name[:40]}' holds values that are not finite", where=where)
     return dict(arrays)

@@ -1,7 +1,7 @@
 """Contributions become one sum. The server reads the sum and nothing else of them.
 
-A :class:`Sums` has two halves: ``seal`` runs at a hospital, ``total`` at the server. Here stands the
-plain one, whose server could look at each contribution; masked sums keep the same two halves.
+A :class:`Sums` has two halves: ``seal`` runs at a hospital, ``total`` at the server. Here stands
+the plain one, whose server could look at each contribution; masked sums keep the two halves.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class PlainSums(Sums):
         for hospital, data in sealed.items():
             arrays = unpack(data, where=f"{hospital}, step {step}")
             check_arrays(arrays, like, where=f"{hospital}, step {step}")
-            for name in sums:
-                sums[name] = sums[name] + arrays[name]
+            sums = {name: so_far + arrays[name] for name, so_far in sums.items()}
         return sums
 
 

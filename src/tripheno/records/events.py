@@ -1,6 +1,6 @@
 """What an event is, and the check at the border.
 
-An event is one code that one patient has in one window: ``patient, window, time, mode, code, label``.
+An event is one code that one patient has in one window: patient, window, time, mode, code, label.
 Whatever a hospital's records look like, they become this table first.
 """
 
@@ -34,6 +34,7 @@ EVENT_SCHEMA = pa.schema(
 _RULE_KEY = b"tripheno.counting"
 _WIDTH = re.compile(r"(?P<fixed>every-)?(?P<count>\d+)(?P<unit>[mhd])")
 _MICROSECONDS = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_WIDEST = 2**62  # microseconds; a time plus or minus it still fits 64 bits
 NAMED_WINDOWS = ("visit", "person", "same-day")
 
 
@@ -46,7 +47,7 @@ class CountingRule:
     - ``visit``: events that share the ``window`` column (a visit, a stay, any id the source gave);
     - ``person``: all events of a patient;
     - ``same-day``: events of one calendar day, and ``every-6h``, ``every-7d``…: calendar windows;
-    - ``3h``, ``6h``, ``1d``, ``7d``…: sliding, pairs of events with |t₁ − t₂| ≤ w, counted by pairs.
+    - ``3h``, ``6h``, ``1d``, ``7d``…: sliding, pairs of events with |t₁ − t₂| ≤ w, each counted.
     """
 
     modes: tuple[str, ...] = ("medication", "diagnosis")
@@ -63,6 +64,8 @@ class CountingRule:
             faults.append(f"unknown window {self.window!r}")
         if self.calendar_width == 0:
             faults.append(f"window {self.window!r} has no width")
+        if max(self.calendar_width or 0, self.sliding_width or 0) > _WIDEST:
+            faults.append(f"window {self.window!r} is too wide")
         if self.cap is not None and self.cap < 1:
             faults.append(f"cap must be 1 or more, not {self.cap}")
         if self.sliding_width is not None and len(self.modes) != 2:
@@ -71,7 +74,7 @@ class CountingRule:
             raise SettingsError(
                 "; ".join(faults),
                 where="counting rule",
-                fix="windows: visit, person, same-day, every-6h (calendar), 3h, 6h, 1d, 7d (sliding)",
+                fix="windows: visit, person, same-day, every-6h (calendar), 3h, 1d, 7d (sliding)",
             )
 
     @property
@@ -234,6 +237,7 @@ def events_from_columns(
     window: np.ndarray,
     mode: Any,
     code: Any,
+    *,
     label: Any = None,
     time: Any = None,
 ) -> pa.Table:

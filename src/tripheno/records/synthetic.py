@@ -372,6 +372,6 @@ def _event_table(
         visit,
         pa.DictionaryArray.from_arrays(pa.array(mode), pa.array([one.mode for one in lists])),
         pa.DictionaryArray.from_arrays(place, pa.array(names)),
-        pa.DictionaryArray.from_arrays(place, pa.array(labels)),
-        None if time is None else pa.array(time),
+        label=pa.DictionaryArray.from_arrays(place, pa.array(labels)),
+        time=None if time is None else pa.array(time),
     )

@@ -2,7 +2,8 @@
 
 A source says what it needs in a short form, e.g. ``"subject_id:id starttime|startdate:time
 stoptime|enddate:time? drug:text"``: a name (or several, the first found wins), a kind, and ``?``
-when the column may be missing. Each table becomes a view in the schema ``src`` with exactly those columns.
+when the column may be missing. Each table becomes a view in the schema ``src`` with exactly those
+columns.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from tripheno.solver.loop import Outcome, Watch, costs_of, first_factors, rmse_o
 from tripheno.solver.messages import Begin, FactorNews, Finish, Release
 from tripheno.solver.server import ExactServer, ServerMethod
 from tripheno.solver.settings import SolverSettings
-from tripheno.solver.solution import Solution
+from tripheno.solver.solution import Costs, Solution
 from tripheno.solver.trip import TripServer, trip_rules
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.vocabulary.axis import Axis
@@ -29,7 +30,9 @@ Step = Callable[[HospitalState, Any], tuple[HospitalState, Message | None]]
 class Member:
     """A hospital at work: its state, and the pure step each kind of round calls."""
 
-    def __init__(self, name: str, tensor: CountTensor, settings: SolverSettings, sums: Sums) -> None:
+    def __init__(
+        self, name: str, tensor: CountTensor, settings: SolverSettings, sums: Sums
+    ) -> None:
         self.state = HospitalState(tensor, settings)
         iterate: Step = steps.normal_equations
         if settings.method == "trip":
@@ -74,8 +77,9 @@ def solve_federated(
     """
     settings = settings.with_variant_rules()
     axes = common_axes(tensors)
+    given = tensors
     if settings.method == "central":
-        tensors = {"central": pooled(list(tensors.values()))}
+        tensors = {"central": pooled(list(given.values()))}
     sums = sums or PlainSums()
     members = {name: Member(name, tensor, settings, sums) for name, tensor in tensors.items()}
     channel = InProcessChannel({name: m.hospital.respond for name, m in members.items()})
@@ -83,7 +87,18 @@ def solve_federated(
     factors = start if start is not None else first_factors(axes, settings)
     outcome = run_rounds(server_method(settings), exchange, factors, watch)
     patients = {name: member.state.patients for name, member in members.items()}
-    return solution_of(outcome, exchange, axes, settings, patients)
+    solution = solution_of(outcome, exchange, axes, settings, patients)
+    if settings.method == "central" and len(given) > 1:
+        return replace(solution, costs=_cost_of_pooling(solution.costs, given))
+    return solution
+
+
+def _cost_of_pooling(costs: Costs, tensors: Mapping[str, CountTensor]) -> Costs:
+    """The central model's traffic is the patients' cells: four bytes an index and a count."""
+    sent = [tensor.nonzeros * 4 * (len(tensor.shape) + 1) for tensor in tensors.values()]
+    return costs._replace(
+        bytes_up_per_hospital=max(sent), bytes_down_per_hospital=0, bytes_total=sum(sent)
+    )
 
 
 def solution_of(

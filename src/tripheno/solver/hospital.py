@@ -97,7 +97,8 @@ def propose(
     if news.first:
         state = _products(state, n, local=rules.products_from_local)
         state = _set_penalty(state, n, news.penalty, rules)
-    assert state.mttkrp is not None and state.gram is not None  # noqa: S101
+    assert state.mttkrp is not None  # noqa: S101 - set when the mode was first asked for
+    assert state.gram is not None  # noqa: S101
     omega, dual, shared = state.penalties[n], state.consensus_dual[n], state.shared_factors[n]
     left = rules.data_weight * state.gram + np.diag(omega)
     right = rules.data_weight * state.mttkrp + shared * omega + dual
@@ -139,7 +140,7 @@ def _put(items: tuple[np.ndarray, ...], n: int, item: np.ndarray) -> tuple[np.nd
 
 
 def _receive(state: HospitalState, news: FactorNews) -> HospitalState:
-    """Take a changed factor: H_k += ω_k(A − A_k); lengths D taken off A go onto patients and H_k."""
+    """Take a changed factor: H_k += ω_k(A − A_k); lengths taken off A go onto patients and H_k."""
     n = news.changed
     if n < 0:
         return state
@@ -160,7 +161,7 @@ def _receive(state: HospitalState, news: FactorNews) -> HospitalState:
 
 
 def _fit_patients(state: HospitalState) -> HospitalState:
-    """A⁽¹⁾ = O₍₁₎Π(ΠᵀΠ)⁻¹, row-wise non-negative where asked; M of the first feature mode with it."""
+    """A⁽¹⁾ = O₍₁₎Π(ΠᵀΠ)⁻¹, non-negative where asked; M of the first feature mode with it."""
     gram, singular = regular(gram_of_others(state.shared_factors))
     patient_factor, mttkrp = state.tensor.cells.update_patients(
         state.shared_factors, gram, nonnegative=state.nonnegative, guess=state.patient_factor

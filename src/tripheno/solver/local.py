@@ -98,7 +98,9 @@ def average_matched(own: Mapping[str, tuple[np.ndarray, ...]]) -> tuple[np.ndarr
     """
     names = list(own)
     likeness = {
-        name: sum(float(match_components(own[name], own[other]).similarity.sum()) for other in names)
+        name: sum(
+            float(match_components(own[name], own[other]).similarity.sum()) for other in names
+        )
         for name in names
     }
     pivot = max(sorted(names), key=lambda name: round(likeness[name], 9))

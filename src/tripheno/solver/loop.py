@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def _iteration(
     """Every feature mode once. The first contribution carries the verdict on the last iterate."""
     iteration = state.iteration
     for n, factor in enumerate(state.shared_factors):
-        for inner in range(method.inner_steps):
+        for inner in count():
             news = state.news(n, first=inner == 0)
             like = method.empty_sum(len(factor))
             total = exchange.sum(f"iterate/{iteration}/{n}/{inner}", news, like)
@@ -104,6 +105,8 @@ def _iteration(
                 if stop:
                     return state, stop
             state = method.absorb(state, n, inner, total)
+            if state.settled:
+                break
     primal, dual = judge.relative_residuals
     return method.end_iteration(state, primal, dual), ""
 
@@ -132,7 +135,9 @@ class _Judge:
         settings = self.method.settings
         squared, at_cells, primal, local_norm, dual_norm, singular = (float(x) for x in review)
         self.singular = self.singular or singular > 0.0
-        penalty = sum(p.value(f) for p, f in zip(state.penalties, state.shared_factors, strict=True))
+        penalty = sum(
+            p.value(f) for p, f in zip(state.penalties, state.shared_factors, strict=True)
+        )
         objective = squared + penalty
         if not math.isfinite(objective) or objective > RUNAWAY * self.totals.squared_norm:
             raise Diverged(
@@ -142,7 +147,9 @@ class _Judge:
         residuals: tuple[float | None, float | None] = (None, None)
         if self.method.needs_residuals:
             residuals = (math.sqrt(primal), math.sqrt(sum(state.dual_residual)))
-            shared_norm = self.exchange.size * sum(float((f**2).sum()) for f in state.shared_factors)
+            shared_norm = self.exchange.size * sum(
+                float((f**2).sum()) for f in state.shared_factors
+            )
             self.relative_residuals = (
                 math.sqrt(primal / max(local_norm, shared_norm, 1e-300)),
                 math.sqrt(sum(state.dual_residual) / max(dual_norm, 1e-300)),
@@ -151,7 +158,12 @@ class _Judge:
         traffic = self.exchange.channel.traffic.values()
         sent = sum(t.bytes_up + t.bytes_down for t in traffic)
         line = Iteration(
-            len(self.history) + 1, objective, rmse, *residuals, sent, time.perf_counter() - self.started
+            len(self.history) + 1,
+            objective,
+            rmse,
+            *residuals,
+            sent,
+            time.perf_counter() - self.started,
         )
         stop = self._verdict(line)
         self.history.append(line)
@@ -169,7 +181,10 @@ class _Judge:
             self.quiet = self.quiet + 1 if change < settings.tol or exact_fit else 0
         if self.quiet < 2:
             return ""
-        if self.method.needs_residuals and max(self.relative_residuals) > settings.residual_tolerance:
+        if (
+            self.method.needs_residuals
+            and max(self.relative_residuals) > settings.residual_tolerance
+        ):
             return ""
         self.converged = True
         residuals = " and the residuals are small" if self.method.needs_residuals else ""

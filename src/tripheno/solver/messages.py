@@ -9,7 +9,14 @@ import numpy as np
 
 from tripheno.exchange.messages import Broadcast, Contribution, Message
 
-REVIEW = ("squared_error", "squared_error_nonzeros", "primal", "local_norm", "dual_norm", "singular")
+REVIEW = (
+    "squared_error",
+    "squared_error_nonzeros",
+    "primal",
+    "local_norm",
+    "dual_norm",
+    "singular",
+)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class FactorPenalty:
             overlap = unit[:, :phenotypes].T @ unit[:, :phenotypes]
             np.fill_diagonal(overlap, 0.0)
             length[:phenotypes] += 2.0 * self.distinctness * (overlap**2).sum(axis=0)
-        return unit * length
+        return np.asarray(unit * length)
 
     def minimise(
         self,

@@ -25,6 +25,7 @@ class ServerState:
     totals: Totals
     penalties: tuple[FactorPenalty, ...]
     changed: int = -1
+    settled: bool = True  # whether the mode in hand is done in this iteration
     scale: np.ndarray | None = None
     penalty: float = 0.0  # c or ω of the iteration
     iteration: int = 1
@@ -60,11 +61,6 @@ class ServerMethod(ABC):
 
     def __init__(self, settings: SolverSettings) -> None:
         self.settings = settings
-
-    @property
-    def inner_steps(self) -> int:
-        """Rounds per feature mode and iteration."""
-        return 1
 
     def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> ServerState:
         """The state before the first iteration, penalties on the scale of the data."""
@@ -141,7 +137,7 @@ def _descend(
 
     before, step = objective(current), 1.0
     while step >= SHORTEST_STEP:
-        factor = current + step * (candidate - current)
+        factor: np.ndarray = current + step * (candidate - current)
         if objective(factor) <= before:
             return factor
         step /= 2.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -32,12 +33,16 @@ class SolverSettings:
 
     distinctness: float = 0.0  # λ, as the paper prints it
     relative_distinctness: float = 0.0  # λ as a multiple of ‖O‖²/R, so that it acts on any data
-    sparsity: float = 0.002  # weight of the L1 term of `sparse`, relative to the data in the same way
+    sparsity: float = (
+        0.002  # weight of the L1 term of `sparse`, relative to the data in the same way
+    )
 
     consensus_penalty: float | None = None  # ω; None follows the data
     split_penalty: float | None = None  # μ; None follows λ
     penalty_scale: float = 0.3  # c: ω_k = c · 2 tr(G_k)/R
-    inner_steps: int = 3  # consensus rounds on cached (M_k, G_k)
+    inner_steps: int = 3  # consensus rounds per mode on cached (M_k, G_k), at least
+    most_inner_steps: int = 30  # and at most, until the consensus moves by less than
+    inner_tolerance: float = 1e-3  # this share of itself
     relaxation: float = 1.0  # Boyd's α, 1.6 over-relaxes
     split_dual_start: float = 0.0  # Y₀
     residual_tolerance: float = 1e-3  # Boyd's relative tolerance
@@ -68,30 +73,26 @@ class SolverSettings:
         return asdict(self)
 
 
-def _faults(settings: SolverSettings) -> list[str]:
-    faults = []
+def _faults(settings: SolverSettings) -> Iterator[str]:
+    """Everything wrong with the settings, so that a user mends it in one go."""
+    given = asdict(settings)
     for name, choices in (("method", METHODS), ("variant", VARIANTS), ("constraint", CONSTRAINTS)):
-        value = getattr(settings, name)
-        if value not in choices:
-            faults.append(f"{name} is {value!r}, not one of {', '.join(choices)}")
-    for name in ("n_components", "max_iter", "restarts", "inner_steps"):
-        value = getattr(settings, name)
-        if not isinstance(value, int) or value < 1:
-            faults.append(f"{name} must be a whole number of 1 or more, not {value!r}")
-    for name in ("tol", "penalty_scale", "residual_tolerance"):
-        if not getattr(settings, name) > 0:
-            faults.append(f"{name} must be positive, not {getattr(settings, name)!r}")
+        if given[name] not in choices:
+            yield f"{name} is {given[name]!r}, not one of {', '.join(choices)}"
+    for name in ("n_components", "max_iter", "restarts", "inner_steps", "most_inner_steps"):
+        if not isinstance(given[name], int) or given[name] < 1:
+            yield f"{name} must be a whole number of 1 or more, not {given[name]!r}"
+    for name in ("tol", "penalty_scale", "residual_tolerance", "inner_tolerance"):
+        if not given[name] > 0:
+            yield f"{name} must be positive, not {given[name]!r}"
     for name in ("distinctness", "relative_distinctness", "sparsity", "seed"):
-        if not getattr(settings, name) >= 0:
-            faults.append(f"{name} must not be negative, not {getattr(settings, name)!r}")
+        if not given[name] >= 0:
+            yield f"{name} must not be negative, not {given[name]!r}"
+    printed = settings.method == "trip" and settings.variant == "printed"
     for name in ("consensus_penalty", "split_penalty"):
-        value = getattr(settings, name)
-        if value is not None and not value > 0:
-            faults.append(f"{name} must be positive, not {value!r}")
+        if given[name] is None and printed:
+            yield f"the printed variant needs {name}: the paper does not give it"
+        if given[name] is not None and not given[name] > 0:
+            yield f"{name} must be positive, not {given[name]!r}"
     if not 0 < settings.relaxation < 2:
-        faults.append(f"relaxation must lie between 0 and 2, not {settings.relaxation!r}")
-    if settings.method == "trip" and settings.variant == "printed":
-        for name in ("consensus_penalty", "split_penalty"):
-            if getattr(settings, name) is None:
-                faults.append(f"the printed variant needs {name}: the paper does not give it")
-    return faults
+        yield f"relaxation must lie between 0 and 2, not {settings.relaxation!r}"

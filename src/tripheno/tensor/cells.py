@@ -14,6 +14,7 @@ from tripheno.tensor.rows import solve_rows
 from tripheno.tensor.threads import in_chunks, patient_chunks
 
 LARGEST_COUNT = 2**32 - 1
+LARGEST_SIZE = 2**31 - 1  # positions are stored as 32-bit numbers
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,20 @@ class Cells:
         def chunk(first: int, last: int) -> np.ndarray:
             out = np.zeros((self.sizes[mode], stacked.shape[1]))
             kernels.mttkrp_feature(
-                self.starts, self.indices, self.values, stacked, self._offsets, patient_factor,
-                mode, first, last, out,
+                self.starts,
+                self.indices,
+                self.values,
+                stacked,
+                self._offsets,
+                patient_factor,
+                mode,
+                first,
+                last,
+                out,
             )
             return out
 
-        return np.sum(in_chunks(self._chunks, chunk), axis=0)
+        return np.asarray(np.sum(in_chunks(self._chunks, chunk), axis=0))
 
     def at_cells(
         self, features: Sequence[np.ndarray], patient_factor: np.ndarray
@@ -114,8 +123,15 @@ class Cells:
         def chunk(first: int, last: int) -> np.ndarray:
             out = np.zeros(2)
             kernels.model_at_cells(
-                self.starts, self.indices, self.values, stacked, self._offsets, patient_factor,
-                first, last, out,
+                self.starts,
+                self.indices,
+                self.values,
+                stacked,
+                self._offsets,
+                patient_factor,
+                first,
+                last,
+                out,
             )
             return out
 
@@ -124,9 +140,13 @@ class Cells:
 
 
 def sorted_cells(
-    patient: np.ndarray, indices: np.ndarray, values: np.ndarray, patients: int, sizes: tuple[int, ...]
+    patient: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    shape: tuple[int, ...],
+    cap: int | None = None,
 ) -> Cells:
-    """Cells from coordinates in any order; equal coordinates are added, zeros dropped."""
+    """Cells from coordinates in any order; equal ones are added, then capped; zeros are dropped."""
     order = np.lexsort((*indices.T[::-1], patient))
     patient, indices, values = patient[order], indices[order], values[order]
     new = np.ones(len(order), dtype=bool)
@@ -135,8 +155,10 @@ def sorted_cells(
     if len(begins) < len(order):
         values = np.add.reduceat(values, begins)
         patient, indices = patient[begins], indices[begins]
+    if cap is not None:
+        values = np.minimum(values, cap)
     filled = values > 0
     if not filled.all():
         patient, indices, values = patient[filled], indices[filled], values[filled]
-    starts = np.searchsorted(patient, np.arange(patients + 1))
-    return Cells(starts, indices, values, sizes)
+    starts = np.searchsorted(patient, np.arange(shape[0] + 1))
+    return Cells(starts, indices, values, shape[1:])

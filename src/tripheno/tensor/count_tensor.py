@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import warnings
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tripheno.errors import BadCells, BadShape, EmptyTensor, NoSuchFile
+from tripheno.errors import BadCells, BadShape, EmptyTensor, NoSuchFile, SettingsError
 from tripheno.records.events import CountingRule, check_events, counting_rule
-from tripheno.tensor.cells import Cells, sorted_cells
+from tripheno.tensor.cells import LARGEST_SIZE, Cells, sorted_cells
 from tripheno.tensor.counting import count_events
 from tripheno.vocabulary.axis import Axis, axis_of_events
 
@@ -30,7 +32,8 @@ class CountTensor:
     def __post_init__(self) -> None:
         if len(self.axes) < 2:
             raise BadShape(
-                f"{len(self.axes)} feature mode(s)", why="a tensor has a patient mode and two or more"
+                f"{len(self.axes)} feature mode(s)",
+                why="a tensor has a patient mode and two or more",
             )
         if tuple(axis.size for axis in self.axes) != tuple(self.cells.sizes):
             raise BadShape("axes and cells differ in size")
@@ -67,15 +70,23 @@ class CountTensor:
         cls,
         table: Any,
         *,
+        modes: Sequence[str] | None = None,
+        window: str | None = None,
+        cap: int | None = None,
         rule: CountingRule | None = None,
         axes: Sequence[Axis] | None = None,
     ) -> CountTensor:
-        """Count an event table by a rule (the one it was written with, unless given).
+        """Count an event table.
 
-        Without ``axes``, each mode's axis holds the codes of this table, sorted.
+        The rule is the one the table was written with, unless given whole (``rule``) or in part
+        (``modes``, ``window``, ``cap``). Without ``axes``, each mode's axis holds the codes of this
+        table, sorted.
         """
         events = check_events(table)
         rule = rule or counting_rule(events)
+        rule = CountingRule(
+            tuple(modes) if modes else rule.modes, window or rule.window, cap or rule.cap
+        )
         chosen = tuple(axes) if axes else tuple(axis_of_events(events, m) for m in rule.modes)
         empty = [axis.mode for axis in chosen if axis.size == 0]
         if empty:
@@ -101,15 +112,21 @@ class CountTensor:
             shape = tuple(int(top) + 1 for top in indices.max(axis=0))
         if len(shape) != indices.shape[1]:
             raise BadCells(f"indices have {indices.shape[1]} modes, the shape {len(shape)}")
+        if max(shape) > LARGEST_SIZE:
+            raise BadCells(
+                f"a mode is longer than {LARGEST_SIZE:,}", fix="number its positions from 0"
+            )
+        if cap is not None and cap < 1:
+            raise SettingsError(f"cap must be 1 or more, not {cap}", where="cells")
         if (indices >= np.asarray(shape)).any():
             raise BadCells("an index lies outside the shape", where=f"shape {tuple(shape)}")
         if axes is None:
             names = modes or [f"mode{n}" for n in range(2, len(shape) + 1)]
+            if len(names) != len(shape) - 1:
+                raise BadShape(f"{len(names)} name(s) for {len(shape) - 1} feature mode(s)")
             axes = [Axis(name, int(size)) for name, size in zip(names, shape[1:], strict=True)]
-        sizes = tuple(int(size) for size in shape[1:])
-        cells = sorted_cells(indices[:, 0], indices[:, 1:], values, int(shape[0]), sizes)
-        if cap is not None:
-            cells = replace(cells, values=np.minimum(cells.values, cap))
+        whole = tuple(int(size) for size in shape)
+        cells = sorted_cells(indices[:, 0], indices[:, 1:], values, whole, cap)
         return cls(tuple(axes), cells)
 
     @classmethod
@@ -123,9 +140,10 @@ class CountTensor:
             raise NoSuchFile(f"No file {path}")
         opener = gzip.open if path.suffix == ".gz" else open
         try:
-            with opener(path, "rt", encoding="utf-8") as stream:
+            with opener(path, "rt", encoding="utf-8") as stream, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an empty file is refused below
                 rows = np.loadtxt(stream, comments="#", ndmin=2)
-        except (ValueError, OSError, EOFError) as fault:
+        except (ValueError, OSError, EOFError, zlib.error) as fault:
             raise BadCells(
                 "cannot be read as a FROSTT tensor",
                 where=path.name,
@@ -133,9 +151,7 @@ class CountTensor:
                 fix="one cell a line: whole-number indices, then the count",
             ) from None
         if rows.shape[0] == 0 or rows.shape[1] < 4:
-            raise BadCells(
-                "needs at least one line of three indices and a value", where=path.name
-            )
+            raise BadCells("needs at least one line of three indices and a value", where=path.name)
         indices = rows[:, :-1]
         base = np.where(indices.min(axis=0) >= 1, 1, 0)
         return cls.from_cells(indices - base, rows[:, -1], modes=modes)
@@ -153,15 +169,17 @@ class CountTensor:
             column = self.cells.indices[:, n].astype(np.int64)
             if old.codes is None:
                 if old.size > new.size:
-                    raise BadShape("the axis has no codes and is longer than the new one", where=old.mode)
+                    raise BadShape(
+                        "the axis has no codes and is longer than the new one", where=old.mode
+                    )
                 columns.append(column)
             else:
                 columns.append(new.positions(old.codes)[column])
         indices = np.column_stack(columns)
         kept = (indices >= 0).all(axis=1)
-        sizes = tuple(axis.size for axis in axes)
+        shape = (self.patients, *(axis.size for axis in axes))
         values = self.cells.values[kept].astype(np.int64)
-        cells = sorted_cells(self.patient_of_cell[kept], indices[kept], values, self.patients, sizes)
+        cells = sorted_cells(self.patient_of_cell[kept], indices[kept], values, shape)
         return CountTensor(tuple(axes), cells)
 
     @property
@@ -180,7 +198,9 @@ class CountTensor:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         chosen = np.repeat(self.cells.starts[:-1][rows], lengths) + within
-        cells = Cells(starts, self.cells.indices[chosen], self.cells.values[chosen], self.cells.sizes)
+        cells = Cells(
+            starts, self.cells.indices[chosen], self.cells.values[chosen], self.cells.sizes
+        )
         return CountTensor(self.axes, cells)
 
     def drop_unused(self) -> CountTensor:
@@ -227,8 +247,16 @@ def pooled(tensors: Sequence[CountTensor]) -> CountTensor:
 
 def _checked_cells(indices: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
     """Whole, finite, non-negative indices and counts as int64, or every fault at once."""
-    indices, values = np.asarray(indices), np.asarray(values)
-    if indices.ndim != 2 or values.ndim != 1 or len(indices) != len(values):
+    try:
+        indices, values = np.asarray(indices), np.asarray(values)
+    except ValueError:
+        raise BadCells("the rows of indices differ in length") from None
+    if (
+        indices.ndim != 2
+        or indices.shape[1] == 0
+        or values.ndim != 1
+        or len(indices) != len(values)
+    ):
         raise BadCells(f"indices {indices.shape} and values {values.shape} do not belong together")
     if len(values) == 0:
         raise EmptyTensor("There are no cells", fix="check the input")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tripheno.errors import BadEvents, BadShape, EmptyTensor
 from tripheno.records.events import CountingRule
 from tripheno.tensor import counting_kernels as kernels
-from tripheno.tensor.cells import Cells
+from tripheno.tensor.cells import LARGEST_SIZE, Cells
 from tripheno.vocabulary.axis import Axis
 
 KEYS_AT_ONCE = 1 << 23  # bounds the scratch memory of one chunk of patients to about 128 MB
@@ -28,6 +28,12 @@ def count_events(events: pa.Table, axes: Sequence[Axis], rule: CountingRule) -> 
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     strides = _strides(sizes)
     patients = 1 + int(pc.max(events["patient"]).as_py())
+    if patients > LARGEST_SIZE:
+        raise BadEvents(
+            f"'patient' goes beyond {LARGEST_SIZE:,}",
+            why="a patient's number is a row of the tensor",
+            fix="number the patients 0, 1, 2, …",
+        )
     cap = rule.cap or 0
     if rule.sliding_width is None:
         windows, patient_windows, distinct = _group(patient, window, position, patients)
@@ -56,7 +62,16 @@ def count_events(events: pa.Table, axes: Sequence[Axis], rule: CountingRule) -> 
         def count(first: int, last: int, *out: np.ndarray) -> int:
             return int(
                 kernels.count_sliding(
-                    time, starts, boundaries, position, offsets, strides, width, cap, first, last,
+                    time,
+                    starts,
+                    boundaries,
+                    position,
+                    offsets,
+                    strides,
+                    width,
+                    cap,
+                    first,
+                    last,
                     *out,
                 )
             )
@@ -113,7 +128,7 @@ def _stacked_positions(events: pa.Table, axes: Sequence[Axis]) -> np.ndarray:
             positions = axis.positions(codes)
             table[mode_names.index(axis.mode)] = np.where(positions < 0, -1, positions + offset)
         offset += axis.size
-    return table[np.asarray(mode.indices), np.asarray(code.indices)]
+    return np.asarray(table[np.asarray(mode.indices), np.asarray(code.indices)])
 
 
 def _strides(sizes: np.ndarray) -> np.ndarray:
@@ -126,7 +141,7 @@ def _strides(sizes: np.ndarray) -> np.ndarray:
 def _group(
     patient: np.ndarray, window: np.ndarray, position: np.ndarray, patients: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct events in (patient, window, position) order, with where windows and patients begin."""
+    """Distinct events by patient, window and position, with where windows and patients begin."""
     order = np.lexsort((position, window, patient))
     patient, window, position = patient[order], window[order], position[order]
     new_window = np.ones(len(order), dtype=bool)

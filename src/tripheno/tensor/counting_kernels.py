@@ -104,8 +104,19 @@ def sliding_bounds(times, patient_events, boundaries, width, out):  # type: igno
 
 @njit(nogil=True, cache=True)
 def count_sliding(  # type: ignore[no-untyped-def]
-    times, patient_events, boundaries, events, offsets, strides, width, cap, first, last, keys,
-    counts, cells,
+    times,
+    patient_events,
+    boundaries,
+    events,
+    offsets,
+    strides,
+    width,
+    cap,
+    first,
+    last,
+    keys,
+    counts,
+    cells,
 ):
     """Cells of patients first ≤ i < last: pairs of events at most ``width`` apart, by pairs.
 

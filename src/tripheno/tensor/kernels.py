@@ -1,8 +1,8 @@
 """Loops only. The meaning stands in the function beside each call; the plain twin in `reference`.
 
 Storage the loops walk over: patients in order, a patient's cells between ``starts[i]`` and
-``starts[i + 1]``; ``indices[cell, n]`` is the position in feature mode n; ``values[cell]`` the count.
-All feature factors are stacked into one array; ``offsets[n]`` is the first row of mode n.
+``starts[i + 1]``; ``indices[cell, n]`` is the position in feature mode n, ``values[cell]`` the
+count. All feature factors are stacked into one array; ``offsets[n]`` is mode n's first row.
 Every loop works on patients ``first ≤ i < last`` and releases the GIL, so chunks run in threads.
 """
 

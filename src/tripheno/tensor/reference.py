@@ -20,7 +20,7 @@ def model(factors: Sequence[np.ndarray]) -> np.ndarray:
     """X = Σ_r a_r ∘ b_r ∘ …, dense; the patient factor comes first."""
     letters = "abcdefgh"[: len(factors)]
     terms = ",".join(f"{letter}z" for letter in letters)
-    return np.einsum(f"{terms}->{letters}", *factors)
+    return np.asarray(np.einsum(f"{terms}->{letters}", *factors))
 
 
 def mttkrp(dense: np.ndarray, factors: Sequence[np.ndarray], mode: int) -> np.ndarray:
@@ -28,7 +28,8 @@ def mttkrp(dense: np.ndarray, factors: Sequence[np.ndarray], mode: int) -> np.nd
     letters = "abcdefgh"[: dense.ndim]
     others = [n for n in range(dense.ndim) if n != mode]
     terms = ",".join(f"{letters[n]}z" for n in others)
-    return np.einsum(f"{letters},{terms}->{letters[mode]}z", dense, *(factors[n] for n in others))
+    wanted = f"{letters},{terms}->{letters[mode]}z"
+    return np.asarray(np.einsum(wanted, dense, *(factors[n] for n in others)))
 
 
 def squared_errors(dense: np.ndarray, factors: Sequence[np.ndarray]) -> tuple[float, float]:

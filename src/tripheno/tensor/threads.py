@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -28,15 +29,15 @@ def patient_chunks(starts: np.ndarray) -> list[tuple[int, int]]:
     bitwise the same for one thread and for many.
     """
     patients, cells = len(starts) - 1, int(starts[-1])
-    wanted = min(max(cells // CELLS_PER_CHUNK, 1), MOST_CHUNKS, max(patients, 1))
+    if patients == 0:
+        return [(0, 0)]
+    wanted = min(max(cells // CELLS_PER_CHUNK, 1), MOST_CHUNKS, patients)
     targets = np.arange(1, wanted) * (cells / wanted)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(starts, targets), [patients]]))
-    return [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
-def in_chunks(
-    chunks: list[tuple[int, int]], work: Callable[[int, int], Result]
-) -> list[Result]:
+def in_chunks(chunks: list[tuple[int, int]], work: Callable[[int, int], Result]) -> list[Result]:
     """``work(first, last)`` for every chunk, in threads, results in the chunks' order."""
     if len(chunks) == 1:
         return [work(*chunks[0])]

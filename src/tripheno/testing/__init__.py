@@ -1,1 +1,4 @@
-"""The test kit: contracts and helpers that only tests import."""
+"""What tests share: contract classes that every implementation inherits, and random small data.
+
+Only tests import this; it needs pytest and hypothesis, which the product does not.
+"""

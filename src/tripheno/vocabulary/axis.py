@@ -50,13 +50,12 @@ class Axis:
 
 def axis_of_events(events: pa.Table, mode: str) -> Axis:
     """The axis of the codes that one event table has in a mode, sorted by code."""
-    rows = events.filter(pc.equal(events["mode"], mode)).select(["code", "label"])
-    pairs = rows.group_by("code").aggregate([("label", "max")]) if rows.num_rows else rows
-    decoded = [column.cast(pa.string()).to_pylist() for column in pairs.columns]
-    by_name = dict(zip(pairs.column_names, decoded, strict=True))
-    names = by_name.get("label_max", by_name.get("label", []))
-    labels = {c: n for c, n in zip(by_name["code"], names, strict=True) if n is not None}
-    codes = tuple(sorted(by_name["code"]))
+    rows = events.filter(pc.equal(events["mode"], mode))
+    columns = {name: rows[name].cast(pa.string()) for name in ("code", "label")}
+    pairs = pa.table(columns).group_by("code").aggregate([("label", "max")])
+    named = zip(pairs["code"].to_pylist(), pairs["label_max"].to_pylist(), strict=True)
+    labels = {code: label for code, label in named if label is not None}
+    codes = tuple(sorted(pairs["code"].to_pylist()))
     return Axis(mode, len(codes), codes, labels)
 
 

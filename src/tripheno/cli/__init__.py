@@ -1,0 +1,1 @@
+"""Words → calls, no logic."""

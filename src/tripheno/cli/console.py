@@ -1,0 +1,108 @@
+"""How the command line speaks: results on stdout, progress and logs on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from types import TracebackType
+from typing import Annotated, Any, Self
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tripheno.errors import TriphenoWarning
+from tripheno.solver.solution import Iteration
+
+SECONDS_BETWEEN_LINES = 2.0
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    text = "text"
+    json = "json"
+
+
+FormatOption = Annotated[
+    Format, typer.Option("--format", help="Print the result as text or as JSON.")
+]
+
+
+def out() -> Console:
+    """Where results go. Colours follow the terminal and NO_COLOR."""
+    return Console(soft_wrap=True, highlight=False)
+
+
+def err() -> Console:
+    """Where everything else goes."""
+    return Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """A result for another program."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def table(title: str, columns: dict[str, bool]) -> Table:
+    """An empty table; ``columns`` maps each heading to whether it holds numbers."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for heading, numeric in columns.items():
+        made.add_column(heading, justify="right" if numeric else "left")
+    return made
+
+
+class Progress:
+    """Long work made visible: one moving line on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = err()
+        self._status = self._console.status("") if self._console.is_terminal else None
+        self._said = 0.0
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def say(self, text: str) -> None:
+        """A stage begins or ends."""
+        self._console.print(text)
+
+    def iteration(self, method: str, line: Iteration) -> None:
+        """One iteration of a method is done."""
+        rmse = "" if line.rmse is None else f", RMSE {line.rmse:.4f}"
+        text = f"{method}: iteration {line.iteration}, objective {line.objective:.6g}{rmse}"
+        if self._status is not None:
+            self._status.update(text)
+        elif time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+            self._said = time.monotonic()
+            self._console.print(text)
+
+
+@contextmanager
+def spoken_warnings() -> Iterator[None]:
+    """Say our warnings in one line each on stderr, without Python's source lines."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TriphenoWarning)
+        yield
+    seen = set()
+    for warning in caught:
+        text = str(warning.message)
+        if text not in seen:
+            seen.add(text)
+            err().print(f"[yellow]note[/yellow] {text}")

@@ -1,0 +1,65 @@
+"""``tripheno demo``: three synthetic hospitals, and what they find together."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tripheno.cli.console import (
+    Format,
+    FormatOption,
+    Progress,
+    out,
+    print_json,
+    spoken_warnings,
+    table,
+)
+from tripheno.cli.simulate import comparison_table
+
+
+def demo(
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the run.")] = Path(
+        "tripheno-demo"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of the hospitals and of the starts.", min=0)] = 0,
+    form: FormatOption = Format.text,
+) -> None:
+    """Three synthetic hospitals find together the phenotypes that pooled data would show."""
+    from tripheno.report.demonstration import demonstrate
+    from tripheno.report.run_folder import prepare_folder
+
+    started = time.perf_counter()
+    prepare_folder(out_dir)
+    with Progress() as progress, spoken_warnings():
+        result = demonstrate(out_dir, seed, started, progress.say, progress.iteration)
+    if form is Format.json:
+        print_json({**result["summary"], "planted": result["planted"]})
+        return
+    _show(result, out_dir)
+
+
+def _show(result: dict[str, Any], folder: Path) -> None:
+    console = out()
+    console.print("\n[bold]Phenotypes found together[/bold] (TRIP, three hospitals)")
+    found = table("", {"": True, "Share": True, "Planted as": False, "Leading codes": False})
+    for row in result["phenotypes"]:
+        found.add_row(
+            str(row["phenotype"]), f"{100 * row['share']:.1f} %", row["planted"] or "(not planted)",
+            row["words"],
+        )  # fmt: skip
+    console.print(found)
+    console.print("\n[bold]Where each planted phenotype is seen[/bold]")
+    hospitals = result["hospitals"]
+    where = table("", {"": False, "Together": False, **dict.fromkeys(hospitals, False)})
+    for row in result["planted"]:
+        marks = ["yes" if row["alone"][name] else "·" for name in hospitals]
+        where.add_row(row["name"], "yes" if row["together"] else "·", *marks)
+    console.print(where)
+    console.print("\n[bold]How close to pooled data[/bold]")
+    console.print(comparison_table(result["comparison"]))
+    for sentence in result["sentences"]:
+        console.print(f"\n{sentence}")
+    console.print(f"\nRun folder: {folder}  (report: {folder / 'report.html'})")

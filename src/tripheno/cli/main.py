@@ -1,0 +1,80 @@
+"""The command ``tripheno``."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from tripheno import __version__
+from tripheno.cli.demo import demo
+from tripheno.cli.explain import explain
+from tripheno.cli.simulate import simulate
+from tripheno.errors import RunFailed, TriphenoError
+
+app = typer.Typer(
+    name="tripheno",
+    help="Phenotypes from the combined patients of several hospitals; patient rows stay at home.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with its errors as one line on stderr and an exit code."""
+
+    @functools.wraps(command)
+    def run(*words: Any, **options: Any) -> None:
+        try:
+            command(*words, **options)
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise SystemExit(130) from None
+        except (TriphenoError, OSError) as fault:
+            if "--debug" in sys.argv:
+                raise
+            typer.echo(_in_words(fault), err=True)
+            raise SystemExit(getattr(fault, "exit_code", 1)) from None
+
+    return run
+
+
+def _in_words(fault: Exception) -> str:
+    """An error as one line; what the system reports gets the shape of ours."""
+    if not isinstance(fault, OSError):
+        return str(fault)
+    where = str(fault.filename or "")
+    return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
+
+
+for _command in (demo, simulate, explain):
+    app.command()(_guarded(_command))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tripheno {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show Python's traceback when something fails.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+    del version, debug
+
+
+def main() -> None:
+    """Run the command."""
+    app()

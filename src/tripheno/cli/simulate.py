@@ -1,0 +1,161 @@
+"""``tripheno simulate``: a whole federation in one process."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from tripheno.cli.console import (
+    Format,
+    FormatOption,
+    Progress,
+    out,
+    print_json,
+    spoken_warnings,
+    table,
+)
+from tripheno.errors import SettingsError
+
+
+class MethodChoice(StrEnum):
+    """Which method to run; `all` runs the four beside each other."""
+
+    trip = "trip"
+    exact = "exact"
+    central = "central"
+    local = "local"
+    all = "all"
+
+
+class VariantChoice(StrEnum):
+    """Which reading of the seed paper `trip` follows."""
+
+    corrected = "corrected"
+    printed = "printed"
+    released = "released"
+
+
+class ConstraintChoice(StrEnum):
+    """What factors may look like."""
+
+    nonnegative = "nonnegative"
+    sparse = "sparse"
+    none = "none"
+
+
+class SumsChoice(StrEnum):
+    """How contributions are added."""
+
+    plain = "plain"
+
+
+def simulate(
+    sites: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Site folders, event tables, cells (Parquet, CSV) or .tns files; one a hospital."
+        ),
+    ],
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the run.")],
+    rank: Annotated[int, typer.Option(help="Number of phenotypes.", min=1)] = 10,
+    method: Annotated[MethodChoice, typer.Option(help="Method.")] = MethodChoice.trip,
+    hospitals: Annotated[
+        int | None, typer.Option(help="Deal one site's patients to this many hospitals.", min=1)
+    ] = None,
+    skew: Annotated[
+        float | None, typer.Option(help="Share of patients at the first of them (0 to 1).")
+    ] = None,
+    variant: Annotated[
+        VariantChoice, typer.Option(help="Reading of the paper.")
+    ] = VariantChoice.corrected,
+    constraint: Annotated[
+        ConstraintChoice, typer.Option(help="What factors may look like.")
+    ] = ConstraintChoice.nonnegative,
+    seed: Annotated[int, typer.Option(help="Seed of the start and of the split.", min=0)] = 0,
+    max_iter: Annotated[int, typer.Option(help="Most iterations.", min=1)] = 100,
+    tol: Annotated[float, typer.Option(help="Relative change of the objective to stop at.")] = 1e-6,
+    restarts: Annotated[int, typer.Option(help="Starts to choose the best from.", min=1)] = 1,
+    bias: Annotated[bool, typer.Option(help="Add a rank-1 bias that is no phenotype.")] = False,
+    consensus_penalty: Annotated[
+        float | None, typer.Option(help="ω; follows the data when not given.")
+    ] = None,
+    split_penalty: Annotated[
+        float | None, typer.Option(help="μ; follows the distinctness when not given.")
+    ] = None,
+    distinctness: Annotated[float, typer.Option(help="λ, as the paper prints it.")] = 0.0,
+    relative_distinctness: Annotated[
+        float, typer.Option(help="λ as a multiple of ‖O‖²/R, so that it acts on any data.")
+    ] = 0.0,
+    sums: Annotated[
+        SumsChoice, typer.Option(help="How contributions are added.")
+    ] = SumsChoice.plain,
+    compare: Annotated[
+        bool, typer.Option(help="Run central and local too, to compare with.")
+    ] = True,
+    form: FormatOption = Format.text,
+) -> None:
+    """Run a federation of one machine's files, and compare it with pooled data."""
+    from tripheno.evaluation.simulation import assemble
+    from tripheno.report.run_folder import prepare_folder
+    from tripheno.report.study import Study, federation_from_files, run_study
+    from tripheno.solver.settings import Method, SolverSettings
+
+    del sums
+    started = time.perf_counter()
+    settings = SolverSettings(
+        n_components=rank,
+        method=cast("Method", "trip" if method is MethodChoice.all else method.value),
+        variant=variant.value,
+        constraint=constraint.value,
+        seed=seed,
+        max_iter=max_iter,
+        tol=tol,
+        restarts=restarts,
+        bias=bias,
+        consensus_penalty=consensus_penalty,
+        split_penalty=split_penalty,
+        distinctness=distinctness,
+        relative_distinctness=relative_distinctness,
+    )
+    if hospitals is None and skew is not None:
+        raise SettingsError("--skew without --hospitals", fix="say how many hospitals to make")
+    prepare_folder(out_dir)
+    with Progress() as progress, spoken_warnings():
+        tensors, inputs = federation_from_files(sites, hospitals, skew, seed)
+        federation = assemble(tensors)
+        progress.say(
+            f"{len(federation.tensors)} hospitals, {federation.nonzeros:,} cells, "
+            f"axes agreed in {federation.alignment_seconds:.2f} s"
+        )
+        beside: tuple[Method, ...] = ("central", "local") if compare else ()
+        study = Study(federation, settings, inputs, every=method is MethodChoice.all, beside=beside)
+        result = run_study(study, out_dir, started, announce=progress.iteration)
+    show(result, out_dir, form)
+
+
+def show(result: dict[str, Any], folder: Path, form: Format) -> None:
+    """The comparison on stdout."""
+    if form is Format.json:
+        print_json(result["summary"])
+        return
+    console = out()
+    console.print(comparison_table(result["comparison"]))
+    console.print(f"\nRun folder: {folder}  (report: {folder / 'report.html'})")
+
+
+def comparison_table(rows: list[dict[str, Any]]) -> Any:
+    """Method, RMSE, gap to central, FMS, seconds, MB."""
+    headings = {"Method": False, "RMSE": True, "Gap to central": True, "FMS": True}
+    made = table("", {**headings, "Iterations": True, "Seconds": True, "MB sent": True})
+    for row in rows:
+        gap = "–" if row["rmse_gap"] is None else f"{100 * row['rmse_gap']:+.4f} %"
+        match = "–" if row["fms"] is None else f"{row['fms']:.4f}"
+        made.add_row(
+            row["method"], f"{row['rmse']:.4f}", gap, match, str(row["iterations"]),
+            f"{row['seconds']:.2f}", f"{row['megabytes']:.2f}",
+        )  # fmt: skip
+    return made

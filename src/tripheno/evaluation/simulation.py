@@ -1,0 +1,105 @@
+"""A whole federation in one process: the research and what-if tool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tripheno.errors import EmptyTensor, SettingsError, TooManyHospitals
+from tripheno.exchange import Sums
+from tripheno.solver.fit import fit
+from tripheno.solver.settings import Method, SolverSettings
+from tripheno.solver.solution import Iteration, Solution
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.factors import factor_match_score
+from tripheno.vocabulary.alignment import align_plainly
+from tripheno.vocabulary.axis import Axis
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Hospitals on common axes, and how long agreeing on them took."""
+
+    tensors: dict[str, CountTensor]
+    axes: tuple[Axis, ...]
+    alignment_seconds: float = 0.0
+
+    @property
+    def nonzeros(self) -> int:
+        """Cells of all hospitals together."""
+        return sum(tensor.nonzeros for tensor in self.tensors.values())
+
+
+def assemble(tensors: Mapping[str, CountTensor]) -> Federation:
+    """Bring every hospital's tensor onto the axes they share."""
+    for name, tensor in tensors.items():
+        if tensor.nonzeros == 0:
+            raise EmptyTensor("This hospital has no cell", where=name, fix="leave it out")
+    started = time.perf_counter()
+    axes = align_plainly([tensor.axes for tensor in tensors.values()])
+    aligned = {name: tensor.on_axes(axes) for name, tensor in tensors.items()}
+    return Federation(aligned, axes, time.perf_counter() - started)
+
+
+def share_out(
+    tensor: CountTensor, hospitals: int, skew: float | None, rng: np.random.Generator
+) -> dict[str, CountTensor]:
+    """Deal one tensor's patients at random to K hospitals.
+
+    ``skew`` is the share of patients at the first hospital; the others share the rest evenly.
+    """
+    if hospitals < 1:
+        raise SettingsError(f"{hospitals} hospitals", fix="--hospitals must be 1 or more")
+    if skew is not None and not 0 < skew < 1 and hospitals > 1:
+        raise SettingsError(f"skew {skew}", fix="--skew must lie between 0 and 1")
+    if hospitals > tensor.patients:
+        raise TooManyHospitals(f"{hospitals} hospitals for {tensor.patients} patients")
+    order = rng.permutation(tensor.patients)
+    if hospitals == 1:
+        return {"hospital-1": tensor.select_patients(order)}
+    share = 1 / hospitals if skew is None else skew
+    first = min(max(round(share * tensor.patients), 1), tensor.patients - hospitals + 1)
+    parts = [order[:first], *np.array_split(order[first:], hospitals - 1)]
+    return {f"hospital-{k + 1}": tensor.select_patients(part) for k, part in enumerate(parts)}
+
+
+class Comparison(NamedTuple):
+    """A solution against the central one."""
+
+    rmse_gap: float
+    fms: float
+
+
+def compare(solution: Solution, central: Solution) -> Comparison:
+    """(rmse − rmse of central) / rmse of central over nonzeros, signed; and the factor match."""
+    reference = central.rmse.nonzeros
+    gap = (solution.rmse.nonzeros - reference) / reference if reference else 0.0
+    return Comparison(gap, factor_match_score(solution.factors, central.factors))
+
+
+Announce = Callable[[Method, Iteration], None]
+
+
+def run_methods(
+    federation: Federation,
+    settings: SolverSettings,
+    methods: Iterable[Method],
+    *,
+    sums: Sums | None = None,
+    announce: Announce | None = None,
+) -> dict[Method, Solution]:
+    """Every method from the same start on the same federation."""
+    found: dict[Method, Solution] = {}
+    for method in methods:
+
+        def watch(line: Iteration, method: Method = method) -> None:
+            if announce is not None:
+                announce(method, line)
+
+        chosen = replace(settings, method=method)
+        found[method] = fit(federation.tensors, chosen, sums=sums, watch=watch)
+    return found

@@ -1,0 +1,1 @@
+"""Phenotypes a clinician can read: view model, run folder, offline page."""

@@ -1,0 +1,191 @@
+"""What a run leaves behind, file by file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tripheno import __version__
+from tripheno.errors import OutputExists, RunNotFound
+from tripheno.evaluation.communication import seconds_at_15_mbps
+from tripheno.evaluation.simulation import Comparison, Federation
+from tripheno.report.phenotypes import Phenotype
+from tripheno.solver.solution import Solution
+from tripheno.vocabulary.axis import Axis
+
+
+@dataclass(frozen=True)
+class Run:
+    """A solution with everything that belongs into its folder."""
+
+    solution: Solution
+    federation: Federation
+    phenotypes: list[Phenotype]
+    provenance: dict[str, Any]
+    wall_seconds: float
+    compare: Mapping[str, Comparison] = field(default_factory=dict)
+
+    def summary(self) -> dict[str, Any]:
+        """The content of ``run.json``."""
+        solution, costs = self.solution, self.solution.costs
+        settings = solution.settings
+        return {
+            "tripheno": __version__,
+            "method": settings.method,
+            "variant": settings.variant if settings.method == "trip" else None,
+            "rank": settings.n_components,
+            "constraint": settings.constraint,
+            "seed": settings.seed,
+            "hospitals": [
+                {"name": name, "patients": tensor.patients, "nonzeros": tensor.nonzeros}
+                for name, tensor in self.federation.tensors.items()
+            ],
+            "modes": ["patient", *(axis.mode for axis in solution.axes)],
+            "shape": list(solution.shape),
+            "nonzeros": solution.nonzeros,
+            "iterations": solution.iterations,
+            "converged": solution.converged,
+            "stopped_because": solution.stopped_because,
+            "notes": list(solution.notes),
+            "objective": solution.objective,
+            "weights": solution.weights.tolist(),
+            "rmse": solution.rmse._asdict(),
+            "restart_match": list(solution.restart_match),
+            "seconds": {
+                "alignment": self.federation.alignment_seconds,
+                "compute_max_hospital": costs.seconds_slowest_hospital,
+                "compute_total": costs.seconds_all_hospitals + costs.seconds_server,
+                "communication_at_15MBps": seconds_at_15_mbps(costs.bytes_total),
+                "wall": self.wall_seconds,
+            },
+            "bytes": {
+                "up_per_hospital": costs.bytes_up_per_hospital,
+                "down_per_hospital": costs.bytes_down_per_hospital,
+                "total": costs.bytes_total,
+            },
+            "compare": {name: pair._asdict() for name, pair in self.compare.items()},
+            "provenance": self.provenance,
+        }
+
+
+def prepare_folder(folder: Path) -> None:
+    """An empty folder, or one that holds an older run, which is then replaced file by file."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputExists(f"{folder} is a file", fix="name another folder with --out")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file():
+        raise OutputExists(f"{folder} is not empty and is no run", fix="name another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Every file of a run; ``run.json`` last, so that a folder with one is complete."""
+    prepare_folder(folder)
+    (folder / "run.json").unlink(missing_ok=True)
+    factors = folder / "factors"
+    factors.mkdir(exist_ok=True)
+    solution = run.solution
+    for n, (axis, factor) in enumerate(zip(solution.axes, solution.factors, strict=True)):
+        bias = None if solution.bias is None else solution.bias[n]
+        _write_parquet(factors / f"{axis.mode}.parquet", _factor_table(axis, factor, bias))
+    write_text(folder / "phenotypes.json", _json([_plain(p) for p in run.phenotypes]))
+    write_text(folder / "phenotypes.csv", _phenotype_csv(run.phenotypes))
+    lines = [json.dumps(line._asdict()) for line in solution.history]
+    write_text(folder / "history.jsonl", "\n".join(lines) + "\n")
+    _write_patients(folder / "local", solution)
+    write_text(folder / "run.json", _json(run.summary()))
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The ``run.json`` of a run folder."""
+    path = folder / "run.json"
+    if not path.is_file():
+        raise RunNotFound(f"{folder} is no run folder", why="it has no run.json")
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise RunNotFound(f"{path} cannot be read", fix="run it again") from None
+    return dict(summary)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write whole or not at all: a temporary name, flushed to disk, then renamed."""
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _write_parquet(path: Path, table: pa.Table) -> None:
+    temporary = path.with_name(path.name + ".part")
+    pq.write_table(table, temporary)
+    temporary.replace(path)
+
+
+def _factor_table(axis: Axis, factor: np.ndarray, bias: np.ndarray | None) -> pa.Table:
+    """position, code and label where known, one column per component, the bias last."""
+    columns: dict[str, Any] = {"position": np.arange(axis.size)}
+    if axis.codes is not None:
+        columns["code"] = list(axis.codes)
+        columns["label"] = [axis.labels.get(code) for code in axis.codes]
+    for r in range(factor.shape[1]):
+        columns[f"component_{r + 1}"] = factor[:, r]
+    if bias is not None:
+        columns["bias"] = bias
+    return pa.table(columns)
+
+
+def _plain(phenotype: Phenotype) -> dict[str, Any]:
+    return {
+        "phenotype": phenotype.number,
+        "title": phenotype.title,
+        "weight": phenotype.weight,
+        "share": phenotype.share,
+        "codes": {
+            mode: [
+                {"position": c.position, "code": c.code, "label": c.name, "weight": c.weight,
+                 "share": c.share}
+                for c in ranked
+            ]
+            for mode, ranked in phenotype.codes.items()
+        },
+    }  # fmt: skip
+
+
+def _phenotype_csv(phenotypes: list[Phenotype]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["phenotype", "title", "mode", "rank", "code", "label", "weight", "share"])
+    for phenotype in phenotypes:
+        for mode, ranked in phenotype.codes.items():
+            for place, code in enumerate(ranked, start=1):
+                writer.writerow(
+                    [phenotype.number, phenotype.title, mode, place, code.code or code.position,
+                     code.name, f"{code.weight:.6g}", f"{code.share:.4f}"]
+                )  # fmt: skip
+    return stream.getvalue()
+
+
+def _write_patients(folder: Path, solution: Solution) -> None:
+    """Memberships per hospital, in a folder only its owner may open: these never leave."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)
+    for name, factor in solution.patient_factors.items():
+        columns = {"patient": np.arange(len(factor))}
+        columns.update({f"component_{r + 1}": factor[:, r] for r in range(factor.shape[1])})
+        _write_parquet(folder / f"{name}.parquet", pa.table(columns))

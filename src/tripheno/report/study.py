@@ -1,0 +1,171 @@
+"""From a federation on this machine to a finished run folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tripheno import __version__
+from tripheno.errors import SettingsError
+from tripheno.evaluation.communication import MEGABYTE
+from tripheno.evaluation.simulation import (
+    Announce,
+    Federation,
+    compare,
+    run_methods,
+    share_out,
+)
+from tripheno.provenance import file_fingerprint, provenance
+from tripheno.report.page import render_page
+from tripheno.report.phenotypes import phenotypes_of
+from tripheno.report.run_folder import Run, write_run, write_text
+from tripheno.solver.settings import Method, SolverSettings
+from tripheno.solver.solution import Solution
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.reading import read_tensor
+
+EVERY_METHOD: tuple[Method, ...] = ("central", "exact", "trip", "local")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is to be run on a federation, and beside what."""
+
+    federation: Federation
+    settings: SolverSettings
+    inputs: Mapping[str, str]
+    every: bool = False  # one sub-folder per method
+    beside: tuple[Method, ...] = ("central", "local")  # run too, to compare with
+    names: Mapping[str, dict[int, str]] = field(default_factory=dict)  # method → component → name
+
+
+def federation_from_files(
+    sites: Sequence[Path], hospitals: int | None, skew: float | None, seed: int
+) -> tuple[dict[str, CountTensor], dict[str, str]]:
+    """One hospital per file, or one file dealt to several; and the files' fingerprints."""
+    names = _site_names(sites)
+    inputs = {}
+    tensors = {}
+    for name, site in zip(names, sites, strict=True):
+        tensors[name] = read_tensor(site)
+        file = site / "events.parquet" if site.is_dir() else site
+        inputs[name] = file_fingerprint(file)
+    if hospitals is not None:
+        if len(tensors) != 1:
+            raise SettingsError(
+                f"--hospitals with {len(tensors)} sites",
+                fix="give one site to deal, or no --hospitals",
+            )
+        (tensor,) = tensors.values()
+        tensors = share_out(tensor, hospitals, skew, np.random.default_rng(seed))
+    return tensors, inputs
+
+
+def _site_names(sites: Sequence[Path]) -> list[str]:
+    """The last part of each path, numbered where two are the same."""
+    names = [site.resolve().name.split(".")[0] for site in sites]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name}-{k + 1}" for k, name in enumerate(names)]
+
+
+def run_study(
+    study: Study, folder: Path, started: float, announce: Announce | None = None
+) -> dict[str, Any]:
+    """Run, write the folder, and give back the summary, the comparison and the solutions."""
+    settings = study.settings
+    wanted = {settings.method, *study.beside}
+    methods = [m for m in EVERY_METHOD if study.every or m in wanted]
+    solutions = run_methods(study.federation, settings, methods, announce=announce)
+    rows = comparison_rows(solutions)
+    runs = {
+        method: _run_of(solution, study, solutions, started)
+        for method, solution in solutions.items()
+    }
+    if study.every:
+        for method, run in runs.items():
+            _write_whole(folder / method, run, rows)
+        summary = _summary_of_all(runs, rows)
+        write_text(folder / "report.html", _page(runs["trip"], rows))
+        write_run_summary(folder, summary)
+    else:
+        run = runs[settings.method]
+        _write_whole(folder, run, rows)
+        summary = run.summary()
+    return {"summary": summary, "comparison": rows, "solutions": solutions}
+
+
+def write_run_summary(folder: Path, summary: dict[str, Any]) -> None:
+    """The ``run.json`` at the top of several runs."""
+    write_text(folder / "run.json", json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+
+
+def comparison_rows(solutions: Mapping[Method, Solution]) -> list[dict[str, Any]]:
+    """One row per method, against central where it was run."""
+    central = solutions.get("central")
+    rows = []
+    for method, solution in solutions.items():
+        against = compare(solution, central) if central is not None else None
+        rows.append(
+            {
+                "method": method,
+                "rmse": solution.rmse.nonzeros,
+                "rmse_gap": against.rmse_gap if against else None,
+                "fms": against.fms if against else None,
+                "iterations": solution.iterations,
+                "seconds": solution.costs.seconds_slowest_hospital + solution.costs.seconds_server,
+                "megabytes": solution.costs.bytes_total / MEGABYTE,
+            }
+        )
+    return rows
+
+
+def _run_of(
+    solution: Solution, study: Study, solutions: Mapping[Method, Solution], started: float
+) -> Run:
+    method, central = solution.settings.method, solutions.get("central")
+    pairs = {}
+    if central is not None:
+        pairs["central"] = compare(solution, central)
+        if "local" in solutions:
+            pairs["local"] = compare(solutions["local"], central)
+    return Run(
+        solution,
+        study.federation,
+        phenotypes_of(solution, study.names.get(method)),
+        provenance(solution.settings.to_dict(), study.inputs),
+        time.perf_counter() - started,
+        pairs,
+    )
+
+
+def _write_whole(folder: Path, run: Run, rows: list[dict[str, Any]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_run(folder, run)
+    write_text(folder / "report.html", _page(run, rows))
+
+
+def _page(run: Run, rows: list[dict[str, Any]]) -> str:
+    shown = rows if all(row["rmse_gap"] is not None for row in rows) else []
+    return render_page(run.summary(), run.phenotypes, shown)
+
+
+def _summary_of_all(runs: Mapping[Method, Run], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The top ``run.json`` of several methods: what they share, and how they compare."""
+    shared = runs["trip"].summary()
+    common = ("rank", "constraint", "seed", "hospitals", "modes", "shape", "nonzeros", "provenance")
+    return {
+        "tripheno": __version__,
+        "method": "all",
+        **{name: shared[name] for name in common},
+        "compare": {
+            row["method"]: {"rmse_gap": row["rmse_gap"], "fms": row["fms"]} for row in rows
+        },
+        "methods": {method: run.summary() for method, run in runs.items()},
+    }
