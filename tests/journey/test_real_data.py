@@ -3,19 +3,15 @@
 import json
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from tripheno.cli.ingest import ingest
+from tripheno.cli.main import app
 from tripheno.testing.requirements import shared_data
-
-app = typer.Typer()
-app.command()(ingest)
 
 
 def coverage(tmp_path, source, folder, *options):
-    words = [source, str(shared_data(folder)), "--out", str(tmp_path / "site"), "--format", "json"]
-    result = CliRunner().invoke(app, [*words, *options], catch_exceptions=False)
+    words = ["ingest", source, str(shared_data(folder)), "--out", str(tmp_path / "site")]
+    result = CliRunner().invoke(app, [*words, "--format", "json", *options])
     assert result.exit_code == 0
     return json.loads(result.stdout)
 

@@ -68,16 +68,18 @@ def ingest(
     *,
     measure: Measure | None = None,
     titles: Titles | None = None,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> Ingested:
     """Read a hospital's tables and write its folder; with ``by``, one folder per hospital.
 
-    ``measure`` says what tensor a file of events gives (the tensor's layer comes after this one).
+    ``measure`` says what tensor a file of events gives (the tensor's layer comes after this one);
+    ``announce`` hears which table is being read.
     """
     check_request(source, settings)
     local = _private_folder(out)
     with Workbench(local, memory=settings.memory, timezone=settings.timezone) as bench:
         plan = source.plan(bench, path, settings)
-        place(bench, plan, settings)
+        place(bench, plan, settings, announce)
         writer = _SiteWriter(bench, source, plan, settings, measure, titles)
         if settings.by is None:
             return Ingested((writer.write(None, out),), {})

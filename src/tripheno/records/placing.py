@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,13 @@ from tripheno.records.source import Extract, Grouping, IngestSettings, Plan
 _PARAMETER = re.compile(r"\$(\w+)")
 
 
-def place(bench: Workbench, plan: Plan, settings: IngestSettings) -> None:
+def place(
+    bench: Workbench, plan: Plan, settings: IngestSettings, announce: Callable[[str], None]
+) -> None:
     """Fill the table ``coded``: every row of every extract, with window, group and fate."""
     bench.script("placed")
     for extract in plan.extracts:
+        announce(f"reading {extract.table} → {extract.mode}")
         _place_extract(bench, extract, settings)
     if settings.anchor == "interval":
         bench.run(sql_text("spread"), width=settings.rule.calendar_width)
