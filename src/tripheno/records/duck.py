@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -108,6 +108,18 @@ class Workbench:
             self.run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM arriving")  # noqa: S608
         finally:
             self._connection.unregister("arriving")
+
+    def keep(self, query: str, name: str, **parameters: Any) -> Path:
+        """Put the answer aside in a file of the workbench's folder."""
+        path = self.folder / f"{name}.parquet"
+        self.run(f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet)", **parameters)
+        return path
+
+    def view(self, name: str, kept: Sequence[Path]) -> None:
+        """One view of what was put aside."""
+        listed = ", ".join(literal(str(path)) for path in kept)
+        reader = f"read_parquet([{listed}], union_by_name = true)"
+        self.run(f"CREATE OR REPLACE VIEW {name} AS FROM {reader}")
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
         """The answer in batches: no more than a few of them are in memory at a time."""

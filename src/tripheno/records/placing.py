@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,17 +18,26 @@ _PARAMETER = re.compile(r"\$(\w+)")
 def place(
     bench: Workbench, plan: Plan, settings: IngestSettings, announce: Callable[[str], None]
 ) -> None:
-    """Fill the table ``coded``: every row of every extract, with window, group and fate."""
-    bench.script("placed")
+    """Make ``coded``: every row of every extract, with window, group and fate.
+
+    Rows wait in Parquet files of the workbench's folder: they need no memory, and each later
+    question reads only the columns it asks about.
+    """
+    files: list[Path] = []
     for extract in plan.extracts:
         announce(f"reading {extract.table} → {extract.mode}")
-        _place_extract(bench, extract, settings)
+        files.append(_place_extract(bench, extract, settings, len(files)))
+    bench.view("placed", files)
     if settings.anchor == "interval":
-        bench.run(sql_text("spread"), width=settings.rule.calendar_width)
-    _roll_up(bench, settings.groupings)
+        width = settings.rule.calendar_width
+        files.append(bench.keep(sql_text("spread"), "spread", width=width))
+        bench.view("placed", files)
+    _roll_up(bench, settings.groupings, files)
 
 
-def _place_extract(bench: Workbench, extract: Extract, settings: IngestSettings) -> None:
+def _place_extract(
+    bench: Workbench, extract: Extract, settings: IngestSettings, number: int
+) -> Path:
     rule = settings.rule
     sql = sql_text("place").replace("{extract}", extract.sql.strip().rstrip(";"))
     values: dict[str, Any] = {
@@ -45,16 +55,17 @@ def _place_extract(bench: Workbench, extract: Extract, settings: IngestSettings)
         "interval": settings.anchor == "interval" and extract.mode == "medication",
     }
     wanted = set(_PARAMETER.findall(_without_comments(sql)))
-    bench.run(sql, **{name: value for name, value in values.items() if name in wanted})
+    used = {name: value for name, value in values.items() if name in wanted}
+    return bench.keep(sql, f"placed-{number}", **used)
 
 
 def _without_comments(sql: str) -> str:
     return re.sub(r"--[^\n]*", "", sql)
 
 
-def _roll_up(bench: Workbench, groupings: tuple[Grouping, ...]) -> None:
+def _roll_up(bench: Workbench, groupings: tuple[Grouping, ...], files: list[Path]) -> None:
     if not groupings:
-        bench.run("CREATE VIEW coded AS SELECT * FROM placed")
+        bench.view("coded", files)
         return
     tables = []
     for grouping in groupings:
@@ -71,4 +82,4 @@ def _roll_up(bench: Workbench, groupings: tuple[Grouping, ...]) -> None:
     )
     modes = pa.table({"mode": pa.array([grouping.mode for grouping in groupings])})
     bench.take("grouped_modes", modes)
-    bench.run(sql_text("coded"))
+    bench.view("coded", [bench.keep(sql_text("coded"), "coded")])

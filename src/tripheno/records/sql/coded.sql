@@ -1,5 +1,4 @@
 -- Codes rolled up into their groups; a code that its grouping does not know is dropped, and counted.
-CREATE TABLE coded AS
 SELECT
     placed.* REPLACE (
         CASE WHEN grouped.code IS NULL THEN placed.code ELSE grouped.grouped END AS code,

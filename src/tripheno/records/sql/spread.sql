@@ -1,6 +1,5 @@
 -- Orders over their interval: a copy of the order in every later window that it covers and in which
 -- the patient has something else. (Windows in which nothing else happened give no cell.)
-INSERT INTO placed BY NAME
 WITH points AS (
     SELECT DISTINCT site, patient, bucket FROM placed WHERE mode <> 'medication' AND fate IS NULL
 )
