@@ -224,7 +224,7 @@ def test_nothing_private_is_left_behind_when_a_run_fails(ward):
     with pytest.raises(EmptyMode, match="1 rows: not abnormal"):
         run_ingest(Mimic(), ward, LABS)
     site = ward.with_name("ward-site")
-    assert not site.exists() or not any(path.is_file() for path in site.rglob("*"))
+    assert not site.exists()
 
 
 def test_a_second_ingest_into_the_same_folder_replaces_the_first(ward):
@@ -232,3 +232,22 @@ def test_a_second_ingest_into_the_same_folder_replaces_the_first(ward):
     rewrite(ward / "PRESCRIPTIONS.csv", lambda b: b.replace(b"Aspirin", b"Heparin"))
     site, _ = run_ingest(Mimic(), ward, LABS)
     assert cells(site) == {("777001", "heparin", "50931"): 1}
+
+
+def test_a_run_that_fails_leaves_the_earlier_one_as_it_was(ward):
+    site, _ = run_ingest(Mimic(), ward, LABS)
+    before = (site / "events.parquet").read_bytes()
+    (ward / "LABEVENTS.csv").unlink()
+    with pytest.raises(MissingTable):
+        run_ingest(Mimic(), ward, LABS)
+    assert (site / "events.parquet").read_bytes() == before
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(ward):
+    site, _ = run_ingest(Mimic(), ward, LABS)
+    (site / "local" / "work-dead").mkdir()
+    (site / "local" / "work-dead" / "placed-0.parquet").write_bytes(b"rows")
+    run_ingest(Mimic(), ward, LABS)
+    assert sorted(path.name for path in (site / "local").iterdir()) == [
+        "patients.parquet", "windows.parquet",
+    ]  # fmt: skip
