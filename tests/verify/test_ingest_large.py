@@ -51,6 +51,7 @@ def test_ten_million_rows_are_read_in_bounded_memory(tmp_path):
         )
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+    assert output.stdout.startswith("{"), output.stdout[:200]  # nothing else goes to stdout
     facts = json.loads(output.stdout)
     assert facts["read"] == {"lab": ROWS, "medication": ROWS // 50}
     assert facts["used"]["lab"] == (ROWS + 2) // 3

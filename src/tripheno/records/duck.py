@@ -64,6 +64,8 @@ class Workbench:
         self.run(f"SET temp_directory = {literal(str(self.folder / 'spill'))}")
         self.run("SET preserve_insertion_order = false")
         self.run("SET TimeZone = 'UTC'")
+        self.run("SET enable_progress_bar = false")  # it would write into the results
+        self.run("SET enable_progress_bar_print = false")
         if threads:
             self.run(f"SET threads = {int(threads)}")
         self.run("SET VARIABLE timezone = CAST($timezone AS VARCHAR)", timezone=timezone)
