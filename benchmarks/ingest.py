@@ -20,6 +20,7 @@ from pathlib import Path
 
 import duckdb
 
+EVENTS = 20_000_000
 EVENTS_PER_VISIT = 10
 VISITS_PER_PATIENT = 8
 DRUGS, CONDITIONS = 3_229, 1_200
@@ -116,7 +117,7 @@ def report(events: int, results: dict[str, dict[str, float]]) -> str:
 def main() -> None:
     """Measure, or run one way inside its own process."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--events", type=int, default=20_000_000)
+    parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--way", choices=("tripheno", "duckdb"))
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()

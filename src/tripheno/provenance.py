@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tripheno import __version__
+
 LIBRARIES = ("numpy", "scipy", "numba", "pyarrow")
 
 
@@ -34,7 +36,7 @@ def file_fingerprint(path: Path) -> str:
 def provenance(settings: Mapping[str, Any], inputs: Mapping[str, str]) -> dict[str, Any]:
     """The record that goes into every artefact: enough to run it again and to compare runs."""
     return {
-        "tripheno": version("tripheno"),
+        "tripheno": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": dict(settings),
         "settings_sha256": fingerprint(dict(settings)),

@@ -56,6 +56,14 @@ def test_nothing_is_hidden_by_plain_sums():
         assert np.array_equal(array, part(3)[name])
 
 
+def test_finite_parts_whose_sum_is_not_finite_are_refused():
+    sums = PlainSums()
+    like = {"error": np.zeros(())}
+    sealed = {name: sums.seal(name, "s", {"error": np.array(1.7e308)}) for name in ("one", "two")}
+    with pytest.raises(BadMessage, match="the sum is not finite"):
+        sums.total("s", sealed, like)
+
+
 def test_a_round_broadcasts_and_brings_back_the_sum():
     exchange = federation([honest, honest])
     total = exchange.sum("ask/1", Question(10.0), EMPTY)

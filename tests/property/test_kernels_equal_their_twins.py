@@ -23,7 +23,7 @@ from tripheno.testing.strategies import (
 )
 
 RANKS = (1, 3, 10, 17)
-quick = settings(max_examples=40, deadline=None)
+quick = settings(max_examples=25, deadline=None)
 
 every_rank = pytest.mark.parametrize("rank", RANKS)
 every_order = pytest.mark.parametrize("feature_modes", [2, 3])
@@ -180,6 +180,14 @@ def test_rows_are_solved_as_by_the_twin_whatever_the_guess(data, rank, nonnegati
     assert not nonnegative or (solved >= 0.0).all()
 
 
+def test_rows_solved_by_hand_are_solved_by_kernel_and_twin():
+    half, aim = np.array([[2.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), np.array([1.0, 2.0, 2.0])
+    gram, rhs = half.T @ half, (half.T @ aim)[None]
+    by_hand = [[0.0, 5.0 / 3.0]]  # the slope of the first coordinate there is 1/3 > 0
+    assert np.allclose(solve_rows(rhs, gram, nonnegative=True), by_hand, rtol=1e-12)
+    assert np.allclose(reference.nonnegative_rows(rhs, gram), by_hand, rtol=1e-12)
+
+
 @given(data=st.data())
 @quick
 def test_a_guess_is_not_written_to(data):
@@ -249,7 +257,8 @@ def test_one_thread_and_four_give_the_same_bits(hospital, monkeypatch):
 
 
 @given(
-    lengths=st.lists(st.integers(0, 40), max_size=30), per_chunk=st.sampled_from([1, 7, 100, 20_000])
+    lengths=st.lists(st.integers(0, 40), max_size=30),
+    per_chunk=st.sampled_from([1, 7, 100, 20_000]),
 )
 @settings(max_examples=200, deadline=None)
 def test_chunks_cover_every_patient_once_in_order(lengths, per_chunk):
@@ -302,7 +311,7 @@ def assert_counted_as_the_twin(events, rule):
 @pytest.mark.parametrize("window", ["visit", "person", "same-day", "every-6h", "3h", "1d", "0h"])
 @pytest.mark.parametrize("cap", [None, 1, 2])
 @given(events=event_tables())
-@quick
+@settings(max_examples=50, deadline=None)
 def test_events_are_counted_as_by_the_twin(window, cap, events):
     assert_counted_as_the_twin(events, CountingRule(MODES[:2], window, cap))
 

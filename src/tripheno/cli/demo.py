@@ -29,10 +29,10 @@ def demo(
 ) -> None:
     """Three synthetic hospitals find together the phenotypes that pooled data would show."""
     from tripheno.report.demonstration import demonstrate
-    from tripheno.report.run_folder import prepare_folder
+    from tripheno.report.run_folder import check_folder
 
     started = time.perf_counter()
-    prepare_folder(out_dir)
+    check_folder(out_dir)
     with Progress() as progress, spoken_warnings():
         result = demonstrate(out_dir, seed, started, progress.say, progress.iteration)
     if form is Format.json:

@@ -100,7 +100,7 @@ def simulate(
 ) -> None:
     """Run a federation of one machine's files, and compare it with pooled data."""
     from tripheno.evaluation.simulation import assemble
-    from tripheno.report.run_folder import prepare_folder
+    from tripheno.report.run_folder import check_folder
     from tripheno.report.study import Study, federation_from_files, run_study
     from tripheno.solver.settings import Method, SolverSettings
 
@@ -123,7 +123,7 @@ def simulate(
     )
     if hospitals is None and skew is not None:
         raise SettingsError("--skew without --hospitals", fix="say how many hospitals to make")
-    prepare_folder(out_dir)
+    check_folder(out_dir)
     with Progress() as progress, spoken_warnings():
         tensors, inputs = federation_from_files(sites, hospitals, skew, seed)
         federation = assemble(tensors)

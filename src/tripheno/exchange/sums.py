@@ -48,7 +48,10 @@ class PlainSums(Sums):
         for hospital, data in sealed.items():
             arrays = unpack(data, where=f"{hospital}, step {step}")
             check_arrays(arrays, like, where=f"{hospital}, step {step}")
-            sums = {name: so_far + arrays[name] for name, so_far in sums.items()}
+            with np.errstate(over="ignore"):  # refused below
+                sums = {name: so_far + arrays[name] for name, so_far in sums.items()}
+        if not all(np.isfinite(array).all() for array in sums.values()):
+            raise BadMessage("the sum is not finite", where=f"step {step}")
         return sums
 
 

@@ -138,6 +138,8 @@ def _plain(kind: pa.DataType) -> str:
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """One column in its canonical type, refusing to lose anything on the way."""
+    if pa.types.is_null(column.type):  # a column of nothing but gaps has no type of its own
+        return pa.chunked_array([pa.nulls(len(column), kind)])
     if column.type == kind:
         return column.unify_dictionaries() if pa.types.is_dictionary(kind) else column
     if pa.types.is_dictionary(kind):

@@ -78,18 +78,18 @@ class Run:
         }
 
 
-def prepare_folder(folder: Path) -> None:
-    """An empty folder, or one that holds an older run, which is then replaced file by file."""
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds something else; an older run is replaced file by file."""
     if folder.exists() and not folder.is_dir():
         raise OutputExists(f"{folder} is a file", fix="name another folder with --out")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file():
         raise OutputExists(f"{folder} is not empty and is no run", fix="name another --out")
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_run(folder: Path, run: Run) -> None:
     """Every file of a run; ``run.json`` last, so that a folder with one is complete."""
-    prepare_folder(folder)
+    check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").unlink(missing_ok=True)
     factors = folder / "factors"
     factors.mkdir(exist_ok=True)

@@ -146,7 +146,6 @@ def _run_of(
 
 
 def _write_whole(folder: Path, run: Run, rows: list[dict[str, Any]]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     write_run(folder, run)
     write_text(folder / "report.html", _page(run, rows))
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tripheno.errors import TriphenoWarning
 from tripheno.exchange import Sums
 from tripheno.solver.federated import solve_federated
 from tripheno.solver.local import solve_local
@@ -29,23 +30,27 @@ def fit(
     others agree with it: phenotypes that come and go with the start deserve less trust. Start i
     uses the seed ``seed + i``, so that every method begins from the same places.
     """
-    best: Solution | None = None
-    found: list[Solution] = []
-    for attempt in range(settings.restarts):
-        once = replace(settings, seed=settings.seed + attempt)
-        with warnings.catch_warnings(record=settings.restarts > 1):
-            if settings.method == "local":
-                solution = solve_local(tensors, once, sums=sums, watch=watch)
-            else:
-                solution = solve_federated(tensors, once, sums=sums, watch=watch)
-        found.append(solution)
-        if best is None or solution.objective < best.objective:
-            best = solution
-    assert best is not None  # noqa: S101 - settings demand one start at least
     if settings.restarts == 1:
-        return best
-    for note in best.notes:
-        warnings.warn(note, stacklevel=2)
-    others = (other for other in found if other is not best)
+        return _once(tensors, settings, sums, watch)
+    found: list[tuple[Solution, list[Warning | str]]] = []
+    for attempt in range(settings.restarts):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", TriphenoWarning)
+            solution = _once(tensors, replace(settings, seed=settings.seed + attempt), sums, watch)
+        found.append((solution, [w.message for w in caught]))
+    best, said = min(found, key=lambda pair: pair[0].objective)
+    for warning in said:
+        warnings.warn(warning, stacklevel=2)
+    others = (other for other, _ in found if other is not best)
     match = tuple(factor_match_score(other.factors, best.factors) for other in others)
     return replace(best, restart_match=match)
+
+
+def _once(
+    tensors: Mapping[str, CountTensor],
+    settings: SolverSettings,
+    sums: Sums | None,
+    watch: Watch | None,
+) -> Solution:
+    solve = solve_local if settings.method == "local" else solve_federated
+    return solve(tensors, settings, sums=sums, watch=watch)

@@ -69,7 +69,10 @@ def run_rounds(
     state = method.start(factors, totals)
     judge = _Judge(method, exchange, totals, started, watch)
     while True:
-        state, stop = _iteration(state, method, exchange, judge)
+        try:
+            state, stop = _iteration(state, method, exchange, judge)
+        except np.linalg.LinAlgError:
+            raise judge.diverged() from None
         if stop or state.iteration > settings.max_iter:
             break
     if not stop:
@@ -140,10 +143,7 @@ class _Judge:
         )
         objective = squared + penalty
         if not math.isfinite(objective) or objective > RUNAWAY * self.totals.squared_norm:
-            raise Diverged(
-                f"The factors grew without bound after {len(self.history) + 1} iterations",
-                fix="use the corrected variant, or a larger consensus penalty",
-            )
+            raise self.diverged()
         residuals: tuple[float | None, float | None] = (None, None)
         if self.method.needs_residuals:
             residuals = (math.sqrt(primal), math.sqrt(sum(state.dual_residual)))
@@ -170,6 +170,13 @@ class _Judge:
         if self.watch is not None:
             self.watch(line)
         return stop
+
+    def diverged(self) -> Diverged:
+        """The run left the range in which its equations mean something."""
+        return Diverged(
+            f"The factors grew without bound after {len(self.history) + 1} iterations",
+            fix="use the corrected variant, or a larger consensus penalty",
+        )
 
     def _verdict(self, line: Iteration) -> str:
         """Ψ changed by less than ``tol`` twice in a row, and the residuals are small."""

@@ -85,9 +85,13 @@ class CountTensor:
         events = check_events(table)
         rule = rule or counting_rule(events)
         rule = CountingRule(
-            tuple(modes) if modes else rule.modes, window or rule.window, cap or rule.cap
+            tuple(modes) if modes else rule.modes,
+            window or rule.window,
+            rule.cap if cap is None else cap,
         )
         chosen = tuple(axes) if axes else tuple(axis_of_events(events, m) for m in rule.modes)
+        if tuple(axis.mode for axis in chosen) != rule.modes:
+            raise BadShape(f"axes of {[a.mode for a in chosen]} for modes {list(rule.modes)}")
         empty = [axis.mode for axis in chosen if axis.size == 0]
         if empty:
             raise EmptyTensor(

@@ -11,7 +11,6 @@ from itertools import product as combinations
 
 import numpy as np
 import pyarrow as pa
-from scipy.optimize import nnls
 
 from tripheno.records.events import CountingRule
 
@@ -39,9 +38,16 @@ def squared_errors(dense: np.ndarray, factors: Sequence[np.ndarray]) -> tuple[fl
 
 
 def nonnegative_rows(rhs: np.ndarray, gram: np.ndarray) -> np.ndarray:
-    """argmin_{x≥0} xᵀGx − 2xᵀb for every row b, by scipy's NNLS on the Cholesky factor."""
-    factor = np.linalg.cholesky(gram)
-    return np.array([nnls(factor.T, np.linalg.solve(factor, row))[0] for row in rhs])
+    """argmin_{x≥0} xᵀGx − 2xᵀb for every row b: each coordinate in turn to its best, until still.
+
+    Not scipy's `nnls`: since 1.15 it returns wrong answers now and then (scipy issue 25389).
+    """
+    rows, before = np.zeros_like(rhs), np.full_like(rhs, np.inf)
+    while (np.abs(rows - before) > 1e-13 * rows.max(axis=1, keepdims=True)).any():
+        before = rows.copy()
+        for r, column in enumerate(gram):
+            rows[:, r] = np.maximum(rows[:, r] + (rhs[:, r] - rows @ column) / column[r], 0.0)
+    return rows
 
 
 def count(events: pa.Table, rule: CountingRule) -> Counter[tuple[object, ...]]:

@@ -53,19 +53,21 @@ def count_tensors(draw: Draw[object], *, feature_modes: Sequence[int] = (2, 3)) 
 def event_tables(draw: Draw[object], *, feature_modes: int = 2) -> pa.Table:
     """An event table with a window and a time in every row, some rows twice.
 
-    Times lie on a half-hour grid about 1970-01-01, some a microsecond beside it, so that windows
-    are met exactly, missed by the least amount, and lie on both sides of the origin of time. One
-    mode more than asked for takes part, which a rule over the first ones must leave out.
+    Times lie 3 hours, 6 hours and a day from each other about 1970-01-01, some a microsecond
+    beside, so that windows are met exactly, missed by the least amount, and lie on both sides of
+    the origin of time. One mode more than asked for takes part, which a rule over the first ones
+    must leave out.
     """
+    modes = MODES[:feature_modes]
     row = st.tuples(
-        st.integers(0, 4),
-        st.integers(-1, 3),
-        st.integers(-100, 100),
-        st.sampled_from([0, 0, 0, -1, 1]),
-        st.sampled_from(MODES[: feature_modes + 1]),
-        st.sampled_from(["a", "b", "c", "d"]),
+        st.sampled_from([0, 0, 0, 1, 1, 4]),
+        st.integers(-1, 2),
+        st.sampled_from([-48, -12, -6, -1, 0, 0, 1, 6, 48]),
+        st.sampled_from([0, 0, 0, 0, 0, 0, -1, 1]),
+        st.sampled_from([*modes, *modes, MODES[feature_modes]]),
+        st.sampled_from(["a", "b", "c"]),
     )
-    rows = _drawn(draw, st.lists(row, min_size=1, max_size=30))
+    rows = _drawn(draw, st.lists(row, min_size=1, max_size=40))
     rows += _drawn(draw, st.lists(st.sampled_from(rows), max_size=8))
     patient, window, slot, beside, mode, code = zip(*rows, strict=True)
     time = np.array(slot, dtype=np.int64) * HALF_HOUR + np.array(beside, dtype=np.int64)

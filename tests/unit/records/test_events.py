@@ -182,7 +182,7 @@ def test_a_missing_file_is_not_bad_data(tmp_path):
 def test_plain_columns_take_labels_and_times():
     time = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[us]")
     table = events_from_columns(
-        np.array([0, 1]), np.array([0, 1]), ["lab", "lab"], ["a", "b"], ["A", "B"], time
+        np.array([0, 1]), np.array([0, 1]), ["lab", "lab"], ["a", "b"], label=["A", "B"], time=time
     )
     assert table["label"].to_pylist() == ["A", "B"]
     assert table["time"].to_pylist()[1] == datetime(2020, 1, 2)

@@ -1,0 +1,278 @@
+"""The commands as a user starts them: real processes, real files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tripheno.records.events import CountingRule, write_events
+from tripheno.records.synthetic import SyntheticSettings, synthetic_network
+from tripheno.tensor import reference
+from tripheno.tensor.count_tensor import CountTensor
+
+FIELDS = {
+    "tripheno", "method", "variant", "rank", "constraint", "seed", "hospitals", "shape",
+    "nonzeros", "iterations", "converged", "stopped_because", "objective", "rmse", "seconds",
+    "bytes", "compare",
+}  # fmt: skip
+RMSE = {"nonzeros", "frobenius_per_nonzero", "all_cells"}
+SECONDS = {
+    "alignment", "compute_max_hospital", "compute_total", "communication_at_15MBps", "wall",
+}  # fmt: skip
+BYTES = {"up_per_hospital", "down_per_hospital", "total"}
+
+
+def tripheno(*words, cwd=None, check=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "tripheno", *map(str, words)],
+        capture_output=True, text=True, cwd=cwd, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == check, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def has_every_field(summary):
+    assert set(summary) >= FIELDS
+    assert set(summary["rmse"]) == RMSE
+    assert set(summary["seconds"]) == SECONDS
+    assert set(summary["bytes"]) == BYTES
+    assert all(set(h) == {"name", "patients", "nonzeros"} for h in summary["hospitals"])
+    for pair in summary["compare"].values():
+        assert set(pair) == {"rmse_gap", "fms"}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "run"
+    return tripheno("demo", "--out", folder), folder
+
+
+class TestDemo:
+    def test_it_shows_the_comparison_and_names_the_phenotypes(self, demo):
+        done, _ = demo
+        assert re.search(r"trip\s+\d\.\d{4}\s+[+-]0\.00\d\d %", done.stdout)
+        assert "Sickle cell / chronic pain crisis" in done.stdout
+        assert "Seen only together: Sickle cell / chronic pain crisis." in done.stdout
+        assert "Cystic fibrosis with pancreatic involvement" in done.stdout
+        assert "patients ×" in done.stderr
+
+    def test_its_run_folder_is_complete(self, demo):
+        _, folder = demo
+        summary = json.loads((folder / "run.json").read_text())
+        has_every_field(summary)
+        assert summary["method"] == "trip"
+        assert abs(summary["compare"]["central"]["rmse_gap"]) <= 0.0006
+        assert summary["compare"]["central"]["fms"] >= 0.95
+        assert summary["compare"]["local"]["rmse_gap"] > 0.01
+        assert summary["converged"] is True
+        history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+        assert len(history) == summary["iterations"]
+        keys = {"iteration", "objective", "rmse", "primal", "dual", "bytes", "seconds"}
+        assert all(set(line) == keys for line in history)
+        table = pq.read_table(folder / "factors" / "medication.parquet")
+        assert table.column_names[:3] == ["position", "code", "label"]
+        assert table.num_columns == 3 + summary["rank"]
+        assert len(json.loads((folder / "phenotypes.json").read_text())) == summary["rank"]
+        assert (folder / "phenotypes.csv").read_text().startswith("phenotype,title,mode,rank,code")
+
+    def test_patients_stay_in_a_folder_that_only_the_owner_opens(self, demo):
+        _, folder = demo
+        assert (folder / "local").stat().st_mode & 0o777 == 0o700
+        names = {path.stem for path in (folder / "local").iterdir()}
+        assert names == {"northfield", "harbour", "lakeside"}
+
+    def test_the_page_needs_no_network_and_no_script(self, demo):
+        _, folder = demo
+        page = (folder / "report.html").read_text()
+        assert not re.search(r"<script|src=|https?://|@import|url\(", page)
+        assert "Sickle cell disease NOS" in page
+        assert len(page) < 2_000_000
+
+    def test_an_older_run_is_replaced_and_anything_else_is_not(self, demo, tmp_path):
+        precious = tmp_path / "precious"
+        precious.mkdir()
+        (precious / "thesis.txt").write_text("years of work")
+        done = tripheno("demo", "--out", precious, check=2)
+        assert done.stderr.startswith("TRIP-E202")
+        assert [path.name for path in precious.iterdir()] == ["thesis.txt"]
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    """Three site folders as `ingest` leaves them."""
+    home = tmp_path_factory.mktemp("sites")
+    settings = SyntheticSettings(patients_per_hospital=(150, 120, 100), with_times=True)
+    for hospital in synthetic_network(settings).hospitals:
+        folder = home / hospital.name
+        folder.mkdir()
+        write_events(hospital.events, folder / "events.parquet", CountingRule(cap=3))
+    return sorted(home.iterdir())
+
+
+class TestSimulate:
+    def test_all_methods_run_on_three_sites(self, sites, tmp_path):
+        done = tripheno(
+            "simulate", *sites, "--out", tmp_path / "run", "--method", "all", "--rank", 4,
+            "--tol", "1e-4", "--format", "json",
+        )  # fmt: skip
+        summary = json.loads(done.stdout)
+        assert summary == json.loads((tmp_path / "run" / "run.json").read_text())
+        assert set(summary["methods"]) == {"trip", "exact", "central", "local"}
+        for method in summary["methods"]:
+            has_every_field(json.loads((tmp_path / "run" / method / "run.json").read_text()))
+        assert abs(summary["compare"]["exact"]["rmse_gap"]) < 1e-9
+        assert abs(summary["compare"]["trip"]["rmse_gap"]) < 6e-4
+        assert [h["name"] for h in summary["hospitals"]] == [site.name for site in sites]
+
+    def test_the_same_seed_gives_the_same_factors(self, sites, tmp_path):
+        for name in ("one", "two"):
+            tripheno(
+                "simulate", *sites, "--out", tmp_path / name, "--rank", 3, "--seed", 5,
+                "--max-iter", 15, "--no-compare",
+            )  # fmt: skip
+        one, two = (
+            pq.read_table(tmp_path / n / "factors/diagnosis.parquet") for n in ("one", "two")
+        )
+        assert one.equals(two)
+
+    def test_a_public_tensor_runs_with_all_four_methods(self, shared_data, tmp_path):
+        path = shared_data("tensors/splatt_med.tns.gz")
+        tripheno(
+            "simulate", path, "--out", tmp_path / "run", "--method", "all", "--rank", 3,
+            "--hospitals", 3, "--skew", 0.5, "--max-iter", 12,
+        )  # fmt: skip
+        summary = json.loads((tmp_path / "run" / "run.json").read_text())
+        assert summary["shape"] == [2425, 10816, 29567]
+        assert summary["nonzeros"] == 100_000
+        assert [h["patients"] for h in summary["hospitals"]] == [1212, 607, 606]
+        tensor = CountTensor.from_tns(path)
+        level = float(np.sqrt(tensor.squared_norm / tensor.nonzeros))
+        for method in summary["methods"].values():
+            assert 0.9 * level < method["rmse"]["nonzeros"] < level
+
+    @pytest.mark.parametrize("ending", ["tns", "tns.gz", "csv", "parquet"])
+    def test_a_four_mode_tensor_runs_and_its_error_is_confirmed_densely(self, tmp_path, ending):
+        rng = np.random.default_rng(4)
+        dense = rng.poisson(
+            np.einsum("ir,jr,kr,lr->ijkl", *(rng.random((n, 2)) for n in (30, 6, 5, 4)))
+        )
+        path = tmp_path / f"tensor.{ending}"
+        write_cells(dense, path)
+        run = tmp_path / "run"
+        words = ["simulate", path, "--out", run, "--method", "all", "--rank", 2, "--hospitals", 3]
+        tripheno(*words, "--max-iter", 30)
+        for method in ("trip", "exact", "central", "local"):
+            summary = json.loads((run / method / "run.json").read_text())
+            assert summary["shape"] == list(dense.shape)
+            files = sorted((run / method / "local").iterdir())
+            patients = pa.concat_tables(pq.read_table(file) for file in files)
+            factors = [
+                pq.read_table(run / method / "factors" / f"{mode}.parquet")
+                for mode in summary["modes"][1:]
+            ]
+            columns = [columns_of(table) for table in (patients, *factors)]
+            order = np.random.default_rng(0).permutation(len(dense))  # as `simulate` deals them
+            nonzero, every = reference.squared_errors(dense[order].astype(float), columns)
+            assert summary["rmse"]["nonzeros"] == pytest.approx(
+                np.sqrt(nonzero / (dense > 0).sum()), rel=1e-9
+            )
+            assert summary["rmse"]["all_cells"] == pytest.approx(
+                np.sqrt(every / dense.size), rel=1e-7
+            )
+
+    @pytest.mark.parametrize(
+        ("words", "code", "error"),
+        [
+            (["nowhere"], 3, "TRIP-E301"),
+            (["notes.txt"], 3, "TRIP-E306"),
+            (["broken.parquet"], 3, "TRIP-E306"),
+            (["negative.csv"], 3, "TRIP-E303"),
+            (["tiny.csv", "--hospitals", "9"], 3, "TRIP-E307"),
+            (["tiny.csv", "tiny.csv", "--hospitals", "2"], 2, "TRIP-E200"),
+            (["tiny.csv", "--skew", "0.5"], 2, "TRIP-E200"),
+            (["tiny.csv", "--variant", "printed"], 2, "TRIP-E200"),
+            (["tiny.csv", "--rank", "0"], 2, "--rank"),
+        ],
+    )
+    def test_bad_input_gives_one_line_and_an_exit_code(self, tmp_path, words, code, error):
+        (tmp_path / "notes.txt").write_text("not a tensor")
+        (tmp_path / "broken.parquet").write_bytes(b"PAR1 but truncated")
+        (tmp_path / "tiny.csv").write_text("patient,m,d,value\n1,a,x,2\n2,b,y,1\n")
+        (tmp_path / "negative.csv").write_text("patient,m,d,value\n1,a,x,-2\n")
+        done = tripheno("simulate", *words, "--out", "run", cwd=tmp_path, check=code)
+        assert error in done.stderr
+        assert done.stdout == ""
+        assert not (tmp_path / "run").exists()
+
+    def test_a_full_disk_is_reported_and_leaves_no_half_written_run(self, sites, tmp_path):
+        full = Path("/dev/full")
+        if not full.exists():
+            pytest.skip("no /dev/full on this system to stand for a full disk")
+        run = tmp_path / "run"
+        run.mkdir()
+        (run / "phenotypes.json.part").symlink_to(full)
+        (run / "run.json").write_text("{}")
+        done = tripheno("simulate", *sites, "--out", run, "--max-iter", 3, "--rank", 2, check=1)
+        assert "TRIP-E100 No space left on device" in done.stderr
+        assert not (run / "run.json").exists()
+
+
+def write_cells(dense, path):
+    cells = np.argwhere(dense)
+    values = dense[dense > 0]
+    if ".tns" in path.name:
+        lines = "".join(
+            " ".join(map(str, [*cell + 1, value])) + "\n"
+            for cell, value in zip(cells, values, strict=True)
+        )
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "wt") as stream:
+            stream.write(lines)
+        return
+    table = pa.table(
+        dict(zip(("patient", "a", "b", "c", "value"), [*cells.T, values], strict=True))
+    )
+    if path.suffix == ".csv":
+        from pyarrow import csv
+
+        csv.write_csv(table, path)
+    else:
+        pq.write_table(table, path)
+
+
+def columns_of(table):
+    names = [name for name in table.column_names if name.startswith("component_")]
+    return np.column_stack([table[name].to_numpy() for name in names])
+
+
+class TestTheRest:
+    def test_explain_knows_every_code_and_refuses_others(self):
+        listed = json.loads(tripheno("explain", "--format", "json").stdout)
+        assert {"TRIP-E101", "TRIP-E302", "TRIP-E501"} <= {entry["code"] for entry in listed}
+        assert "schema" in tripheno("explain", "E302").stdout
+        assert "TRIP-E201" in tripheno("explain", "E999", check=2).stderr
+
+    def test_importing_the_package_is_silent_and_loads_nothing_heavy(self):
+        code = "import sys, tripheno; assert not {'numba', 'pyarrow', 'scipy'} & set(sys.modules)"
+        subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+    def test_every_public_name_is_there_and_documented(self):
+        import tripheno as package
+
+        for name in package.__all__:
+            assert getattr(package, name).__doc__
+
+    def test_version_and_help_are_given(self):
+        assert tripheno("--version").stdout.strip() == "tripheno 0.1.0"
+        text = tripheno("--help").stdout
+        assert all(command in text for command in ("demo", "simulate", "explain"))
