@@ -78,7 +78,7 @@ class TripServer(ServerMethod):
 
     def absorb(self, state: ServerState, n: int, inner: int, total: Contribution) -> ServerState:
         """A from the sum of proposals, then B and Y; unit columns once it settled."""
-        assert isinstance(total, Proposal)  # noqa: S101 - what empty_sum promised
+        assert isinstance(total, Proposal)  # what empty_sum promised
         penalty, before = state.penalties[n], state.last_factors[n]
         omega, omega_squared = total.penalty
         proposals = total.proposal
