@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tripheno.errors import EmptyMode, EmptyTensor
-from tripheno.records.coverage import Coverage
+from tripheno.records.coverage import Coverage, TableCoverage, count_tables
 from tripheno.records.duck import Workbench
 from tripheno.records.placing import place
 from tripheno.records.site_folder import Measure, SiteWriter, private_folder, tidy
@@ -23,18 +23,26 @@ class Ingested:
     sites: tuple[Coverage, ...]
     skipped: dict[str, str]
     by: str | None = None
+    unassigned: tuple[TableCoverage, ...] = ()
+    """Rows that belong to no hospital, when there are several."""
 
     def to_json(self) -> dict[str, Any]:
         """One hospital's report, or all of them under ``sites``."""
         if self.by is None:
             return self.sites[0].to_json()
         reports = [site.to_json() for site in self.sites]
-        return {"by": self.by, "sites": reports, "skipped": self.skipped}
+        lost = [asdict(table) for table in self.unassigned]
+        return {"by": self.by, "sites": reports, "skipped": self.skipped, "unassigned": lost}
 
     def to_text(self) -> str:
         """The reports for a terminal, one after the other."""
         parts = [site.to_text() for site in self.sites]
         parts += [f"left out {name}: {why}" for name, why in self.skipped.items()]
+        parts += [
+            f"{table.read:,} rows of {table.table} belong to no {self.by}: "
+            + ", ".join(f"{count:,} {reason}" for reason, count in table.dropped.items())
+            for table in self.unassigned
+        ]
         return "\n\n".join(parts)
 
 
@@ -87,4 +95,4 @@ def _write_each(bench: Workbench, writer: SiteWriter, out: Path, by: str) -> Ing
             f"No {by} has every mode",
             why="; ".join(f"{name}: {why}" for name, why in list(skipped.items())[:5]),
         )
-    return Ingested(tuple(sites), skipped, by)
+    return Ingested(tuple(sites), skipped, by, count_tables(bench, None))

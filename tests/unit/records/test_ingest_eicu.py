@@ -91,6 +91,9 @@ def test_one_folder_per_region_and_a_patient_of_two_hospitals_is_two_local_patie
         ("bob", "1820", "ICD9CM:584.9"): 1,
     }
     assert [coverage.site for coverage in result.sites] == ["West", "unknown"]
+    (lost,) = result.unassigned
+    assert (lost.read, lost.dropped) == (1, {"stay not in patient table": 1})
+    assert "1 rows of medication.csv belong to no region" in result.to_text()
 
 
 def test_a_hospital_without_a_mode_is_left_out_and_named(units):
