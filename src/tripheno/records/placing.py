@@ -49,6 +49,7 @@ def _place_extract(
         "source": extract.table,
         "mode": extract.mode,
         "width": rule.calendar_width,
+        "divided": settings.by is not None,
         "needs_visit": rule.window == "visit",
         "by_date": settings.without_visit == "date",
         "needs_time": rule.calendar_width is not None or rule.sliding_width is not None,

@@ -4,7 +4,7 @@
 
     SITE/events.parquet    the events, with their counting rule
     SITE/coverage.json     what was read, dropped and why
-    SITE/local/            mode 0700: patients.parquet, windows.parquet; never leaves
+    SITE/local/            mode 0700: patients.parquet and, by visit, windows.parquet; never leaves
 
 The files are made in the workbench's folder and moved into place together at the end: a run that
 fails changes nothing.
@@ -84,9 +84,12 @@ class SiteWriter:
         bench, rule = self.bench, self.settings.rule
         tables = count_tables(bench, site)
         bench.run(sql_text("site_patients"), site=site)
-        bench.run(sql_text("site_windows"), site=site, rule=rule.window)
         bench.run(sql_text("site_codes"), site=site)
-        bench.run(sql_text("site_events"), site=site, rule=rule.window)
+        if rule.window == "visit":
+            bench.run(sql_text("site_windows"), site=site)
+            bench.run(sql_text("site_events_by_visit"), site=site)
+        else:
+            bench.run(sql_text("site_events"), site=site, person=rule.window == "person")
         self._add_titles()
         modes = count_modes(bench, site)
         refuse_empty(rule, {mode.mode for mode in modes}, tables)
@@ -94,16 +97,16 @@ class SiteWriter:
         made.mkdir(exist_ok=True)
         events = stream_events(_spelt_out(bench), made / EVENTS, rule)
         _write_map(bench, "SELECT patient, key FROM patients", made / PATIENTS)
-        _write_map(bench, 'SELECT "window", patient, visit FROM windows', made / WINDOWS)
+        if rule.window == "visit":
+            _write_map(bench, 'SELECT "window", patient, visit FROM windows', made / WINDOWS)
         tensor = self.measure(made / EVENTS, rule) if self.measure is not None else None
         coverage = self._account(site or folder.name, tables, modes, events, tensor)
         text = json.dumps(coverage.to_json(), indent=2, ensure_ascii=False)
         (made / COVERAGE).write_text(text + "\n", encoding="utf-8")
         local = private_folder(folder)
-        for name, place in (
-            (PATIENTS, local), (WINDOWS, local), (EVENTS, folder), (COVERAGE, folder),
-        ):  # fmt: skip
-            (made / name).replace(place / name)
+        (local / WINDOWS).unlink(missing_ok=True)
+        for path in made.iterdir():
+            path.replace((local if path.name in (PATIENTS, WINDOWS) else folder) / path.name)
         return coverage
 
     def _account(
@@ -157,13 +160,13 @@ def _spelt_out(bench: Workbench) -> Iterator[pa.RecordBatch]:
 
 
 def _write_map(bench: Workbench, query: str, path: Path) -> None:
-    """A map that only its owner can read; without rows it is an empty table."""
+    """A map that only its owner can read. There is always a row: empty modes were refused."""
     batches = bench.stream(query)
-    first = next(batches, None)
-    schema = pa.schema([]) if first is None else first.schema
+    first = next(batches)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream, pq.ParquetWriter(stream, schema) as writer:
-        for batch in () if first is None else (first, *batches):
+    with os.fdopen(descriptor, "wb") as stream, pq.ParquetWriter(stream, first.schema) as writer:
+        writer.write_batch(first)
+        for batch in batches:
             writer.write_batch(batch)
 
 

@@ -31,6 +31,7 @@ SELECT
         WHEN fate IS NOT NULL THEN fate
         WHEN patient IS NULL THEN 'no patient'
         WHEN code IS NULL OR trim(code) = '' THEN 'no code'
+        WHEN $divided AND site IS NULL THEN 'no hospital'
         WHEN $needs_visit AND visit IS NULL AND NOT by_date THEN 'no visit'
         WHEN $needs_time AND starts IS NULL THEN 'no time'
         WHEN $interval AND CAST(ends AS DATE) < CAST(starts AS DATE) THEN 'ends before it starts'
