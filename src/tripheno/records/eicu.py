@@ -38,6 +38,7 @@ class EICU:
     name = "eicu"
     modes = tuple(NEEDS)
     divisions = ("hospitalid", "region")
+    options = ("reference_ranges",)
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Open the tables; offsets from admission become times that never meet across stays."""

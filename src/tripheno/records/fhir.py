@@ -27,6 +27,7 @@ class FHIR:
     name = "fhir"
     modes = tuple(RESOURCES)
     divisions: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Sort the files by the resource they hold, and open those that the modes need."""

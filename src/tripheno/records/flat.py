@@ -20,6 +20,7 @@ class Flat:
     name = "flat"
     modes: tuple[str, ...] = ()
     divisions = ("hospital",)
+    options = ("mapping",)
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Read the mapping, or recognise cells by their columns (patient, modes…, value)."""

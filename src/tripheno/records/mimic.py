@@ -45,6 +45,7 @@ class Mimic:
     name = "mimic"
     modes = tuple(NEEDS)
     divisions: tuple[str, ...] = ()
+    options = ("infer_visit",)
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Open the tables that the modes need; the dictionaries may be missing."""

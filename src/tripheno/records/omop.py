@@ -54,6 +54,7 @@ class OMOP:
     name = "omop"
     modes = tuple(NEEDS)
     divisions: tuple[str, ...] = ()
+    options = ("reference_ranges", "schema")
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Open the tables that the modes need; vocabularies and cdm_source may be missing."""

@@ -30,6 +30,12 @@ from tripheno.records.events import CountingRule
 ANCHORS = ("start", "interval")
 DRUG_NAMES = ("folded", "raw")
 WITHOUT_VISIT = ("drop", "date")
+OPTIONS = {
+    "infer_visit": "--infer-visit",
+    "reference_ranges": "--reference-ranges",
+    "mapping": "--settings",
+    "schema": "--schema",
+}
 
 
 class Grouping(Protocol):
@@ -140,12 +146,16 @@ class RecordSource(Protocol):
     def divisions(self) -> tuple[str, ...]:
         """What ``--by`` may name: the columns that say which hospital a record belongs to."""
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Which of the settings that only some sources understand it understands."""
+
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Find the tables, check their columns, and say how each mode is read."""
 
 
 def check_request(source: RecordSource, settings: IngestSettings) -> None:
-    """Refuse modes and divisions that a source cannot give, before anything is read."""
+    """Refuse modes, divisions and options that a source does not have, before anything is read."""
     faults = [
         f"{source.name} has no mode '{mode}' (it has {', '.join(source.modes)})"
         for mode in settings.rule.modes
@@ -154,5 +164,10 @@ def check_request(source: RecordSource, settings: IngestSettings) -> None:
     if settings.by is not None and settings.by not in source.divisions:
         offered = " or ".join(source.divisions) or "nothing"
         faults.append(f"{source.name} can be split by {offered}, not by '{settings.by}'")
+    faults += [
+        f"{source.name} does not understand {words}"
+        for option, words in OPTIONS.items()
+        if getattr(settings, option) and option not in source.options
+    ]
     if faults:
         raise SettingsError("; ".join(faults), where="ingest")
