@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from benchmarks import ingest
 from tripheno.errors import TriphenoWarning
 from tripheno.evaluation.simulation import share_out
 from tripheno.records.synthetic import synthetic_network
@@ -82,6 +83,7 @@ def main() -> None:
     print(" × ".join(map(str, tensor.shape)) + f", {tensor.nonzeros:,} cells, rank {RANK}\n")
     kernels_against_their_twins(tensor)
     whole_fits(tensor)
+    print("\n" + ingest.report(ingest.EVENTS, ingest.measure(ingest.EVENTS)))
 
 
 if __name__ == "__main__":

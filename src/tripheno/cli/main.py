@@ -12,6 +12,7 @@ import typer
 from tripheno import __version__
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
+from tripheno.cli.ingest import ingest
 from tripheno.cli.simulate import simulate
 from tripheno.errors import RunFailed, TriphenoError
 
@@ -52,7 +53,7 @@ def _in_words(fault: Exception) -> str:
     return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
 
 
-for _command in (demo, simulate, explain):
+for _command in (demo, ingest, simulate, explain):
     app.command()(_guarded(_command))
 
 
