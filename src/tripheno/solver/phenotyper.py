@@ -14,7 +14,7 @@ from tripheno.solver.fit import fit
 from tripheno.solver.settings import Constraint, Method, SolverSettings, Variant
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import gram_of_others
+from tripheno.tensor.factors import gram_of_others, unit_columns
 from tripheno.tensor.rows import regular, solve_rows
 from tripheno.vocabulary.alignment import align_plainly
 
@@ -102,6 +102,16 @@ class Phenotyper:
             if axis.mode == mode:
                 return np.array(axis.names(), dtype=object)
         raise BadShape(f"no mode '{mode}'", fix=f"one of {', '.join(self.components_)}")
+
+    def to_tensorly(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The model as TensorLy's CP tensors are: weights, and factors of unit columns.
+
+        The patients of all hospitals stand one below the other in the first factor.
+        """
+        solution = self._fitted()
+        stacked = np.vstack(list(solution.patient_factors.values()))[:, : self.n_components]
+        patients, weights = unit_columns(stacked)
+        return weights, [patients, *solution.factors]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Every setting, by name."""

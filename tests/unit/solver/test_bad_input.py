@@ -153,6 +153,9 @@ class TestPhenotyper:
         assert (np.diff(model.weights_) <= 0).all()
         names = model.get_feature_names_out("diagnosis")
         assert len(names) == len(model.components_["diagnosis"])
+        weights, factors = model.to_tensorly()
+        assert [len(factor) for factor in factors] == list(model.solution_.shape)
+        assert np.abs(weights / model.weights_ - 1).max() < 1e-12
         stored = model.solution_.patient_factors
         for rows, own in zip(memberships, stored.values(), strict=True):
             assert np.abs(rows - own).max() < 1e-8
