@@ -5,7 +5,8 @@ SELECT
         CASE WHEN grouped.code IS NULL THEN placed.label ELSE grouped.label END AS label,
         CASE WHEN grouped.ordinal > 1 THEN 0 ELSE placed.part END AS part,
         CASE
-            WHEN placed.fate IS NULL AND grouped.code IS NULL AND rolled.mode IS NOT NULL THEN 'no group'
+            WHEN placed.fate IS NULL AND grouped.code IS NULL AND rolled.mode IS NOT NULL
+                THEN 'no group'
             ELSE placed.fate
         END AS fate
     )

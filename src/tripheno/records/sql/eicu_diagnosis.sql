@@ -25,7 +25,10 @@ SELECT
     coalesce(icd9(chosen.ninth), icd10(chosen.first_code)) AS code,
     replace(chosen.diagnosisstring, '|', ' | ') AS label,
     NULL::VARCHAR AS visit_note,
-    CASE WHEN ninth IS NOT NULL THEN 'ICD-9 code' WHEN first_code IS NOT NULL THEN 'ICD-10 code' END AS note,
+    CASE
+        WHEN ninth IS NOT NULL THEN 'ICD-9 code'
+        WHEN first_code IS NOT NULL THEN 'ICD-10 code'
+    END AS note,
     1 AS part,
     CASE WHEN stays.uniquepid IS NULL THEN 'stay not in patient table' END AS fate
 FROM chosen

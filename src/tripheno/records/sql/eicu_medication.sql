@@ -9,7 +9,10 @@ SELECT
     coalesce(orders.drughiclseqno, CASE WHEN $drug_names = 'raw' THEN orders.drugname END) AS code,
     trim(orders.drugname) AS label,
     NULL::VARCHAR AS visit_note,
-    CASE WHEN orders.drughiclseqno IS NULL AND $drug_names = 'raw' THEN 'name' ELSE 'HICL' END AS note,
+    CASE
+        WHEN orders.drughiclseqno IS NOT NULL THEN 'HICL'
+        WHEN $drug_names = 'raw' THEN 'name'
+    END AS note,
     1 AS part,
     CASE
         WHEN stays.uniquepid IS NULL THEN 'stay not in patient table'

@@ -1,26 +1,26 @@
 -- A condition that was not refuted.
 SELECT
     NULL::VARCHAR AS site,
-    ref_id(json_extract_string(json, '$.subject.reference')) AS patient,
+    ref_id(field(json, '$.subject.reference')) AS patient,
     CASE
-        WHEN $encounters_known THEN encounters.id ELSE ref_id(json_extract_string(json, '$.encounter.reference'))
+        WHEN $encounters_known THEN encounters.id ELSE ref_id(field(json, '$.encounter.reference'))
     END AS visit,
     wall_clock(coalesce(
-        json_extract_string(json, '$.onsetDateTime'), json_extract_string(json, '$.onsetPeriod.start'), json_extract_string(json, '$.recordedDate')
+        field(json, '$.onsetDateTime'), field(json, '$.onsetPeriod.start'), field(json, '$.recordedDate')
     )) AS starts,
     NULL::TIMESTAMP AS ends,
-    concept_code(json_extract(json, '$.code'), 'folded', false) AS code,
-    concept_label(json_extract(json, '$.code')) AS label,
+    concept_code(piece(json, '$.code'), 'folded', false) AS code,
+    concept_label(piece(json, '$.code')) AS label,
     CASE
-        WHEN json_extract_string(json, '$.encounter.reference') IS NULL THEN 'none'
+        WHEN field(json, '$.encounter.reference') IS NULL THEN 'none'
         WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
     END AS visit_note,
     NULL::VARCHAR AS note,
     1 AS part,
     CASE
-        WHEN list_contains(json_extract_string(json, '$.verificationStatus.coding[*].code'), 'entered-in-error')
+        WHEN list_contains(field(json, '$.verificationStatus.coding[*].code'), 'entered-in-error')
             THEN 'entered in error'
-        WHEN list_contains(json_extract_string(json, '$.verificationStatus.coding[*].code'), 'refuted') THEN 'refuted'
+        WHEN list_contains(field(json, '$.verificationStatus.coding[*].code'), 'refuted') THEN 'refuted'
     END AS fate
 FROM src.condition
-LEFT JOIN encounters ON encounters.id = ref_id(json_extract_string(json, '$.encounter.reference'))
+LEFT JOIN encounters ON encounters.id = ref_id(field(json, '$.encounter.reference'))

@@ -1,4 +1,4 @@
 -- Encounters that took place.
 CREATE TABLE encounters AS
-SELECT DISTINCT json_extract_string(json, '$.id') AS id FROM src.encounter
-WHERE coalesce(json_extract_string(json, '$.status'), '') <> 'entered-in-error'
+SELECT DISTINCT field(json, '$.id') AS id FROM src.encounter
+WHERE coalesce(field(json, '$.status'), '') <> 'entered-in-error'

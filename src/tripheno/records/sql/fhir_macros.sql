@@ -1,5 +1,10 @@
 -- What FHIR resources have in common.
 
+-- A field as text (a list of texts where the path has a *), and a piece as JSON.
+CREATE MACRO field(resource, path) AS json_extract_string(resource, path);
+
+CREATE MACRO piece(resource, path) AS json_extract(resource, path);
+
 -- The id in a reference: Patient/1, a full address, or urn:uuid:1.
 CREATE MACRO ref_id(reference) AS regexp_extract(
     regexp_replace(reference, '/_history/.*$', ''), '([^/:]+)$', 1);
@@ -18,7 +23,10 @@ CREATE MACRO shared_coding(codings) AS coalesce(
 );
 
 CREATE MACRO codings_of(concept) AS list_filter(
-    from_json(json_extract(concept, '$.coding'), '[{"system":"VARCHAR","code":"VARCHAR","display":"VARCHAR"}]'),
+    from_json(
+        piece(concept, '$.coding'),
+        '[{"system":"VARCHAR","code":"VARCHAR","display":"VARCHAR"}]'
+    ),
     lambda c: trim(coalesce(c.code, '')) <> ''
 );
 
@@ -37,7 +45,8 @@ CREATE MACRO spelt(coding, names, strip) AS CASE
     WHEN coding.code IS NULL THEN NULL
     WHEN regexp_matches(lower(coding.system), 'icd-?10(-cm)?$') THEN icd10(coding.code)
     WHEN regexp_matches(lower(coding.system), 'icd-?9(-cm)?$') THEN icd9(coding.code)
-    WHEN regexp_matches(lower(coding.system), 'icd-?10-?pcs$') THEN 'ICD10PCS:' || upper(trim(coding.code))
+    WHEN regexp_matches(lower(coding.system), 'icd-?10-?pcs$')
+        THEN 'ICD10PCS:' || upper(trim(coding.code))
     WHEN coalesce(coding.system, '') = '' OR ends_with(lower(coding.system), 'name')
         THEN drug_code(coding.code, names, strip)
     ELSE system_name(coding.system) || ':' || trim(coding.code)
@@ -52,11 +61,11 @@ END;
 -- A concept's code and label: a coding, or its text where it has none.
 CREATE MACRO concept_code(concept, names, strip) AS coalesce(
     spelt(shared_coding(codings_of(concept)), names, strip),
-    drug_code(json_extract_string(concept, '$.text'), names, strip)
+    drug_code(field(concept, '$.text'), names, strip)
 );
 
 CREATE MACRO concept_label(concept) AS coalesce(
-    json_extract_string(concept, '$.text'),
+    field(concept, '$.text'),
     shared_coding(codings_of(concept)).display,
     list_filter(codings_of(concept), lambda c: c.display IS NOT NULL)[1].display,
     list_filter(codings_of(concept), lambda c: ends_with(lower(c.system), 'name'))[1].code

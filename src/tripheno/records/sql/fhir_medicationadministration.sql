@@ -2,20 +2,20 @@
 WITH requests AS (
     SELECT
         json,
-        ref_id(json_extract_string(json, '$.subject.reference')) AS patient,
-        ref_id(coalesce(json_extract_string(json, '$.context.reference'), json_extract_string(json, '$.encounter.reference'))) AS encounter,
+        ref_id(field(json, '$.subject.reference')) AS patient,
+        ref_id(coalesce(field(json, '$.context.reference'), field(json, '$.encounter.reference'))) AS encounter,
         CASE
-            WHEN starts_with(json_extract_string(json, '$.medicationReference.reference'), '#')
-                THEN (json_extract_string(json, '$.id')) || (json_extract_string(json, '$.medicationReference.reference'))
-            ELSE ref_id(json_extract_string(json, '$.medicationReference.reference'))
+            WHEN starts_with(field(json, '$.medicationReference.reference'), '#')
+                THEN (field(json, '$.id')) || (field(json, '$.medicationReference.reference'))
+            ELSE ref_id(field(json, '$.medicationReference.reference'))
         END AS medication
     FROM src.medicationadministration
 ),
 resolved AS (
     SELECT
         requests.*,
-        coalesce(json_extract(json, '$.medicationCodeableConcept'), parts.concept) AS concept,
-        coalesce(concept_label(json_extract(json, '$.medicationCodeableConcept')), parts.label) AS label,
+        coalesce(piece(json, '$.medicationCodeableConcept'), parts.concept) AS concept,
+        coalesce(concept_label(piece(json, '$.medicationCodeableConcept')), parts.label) AS label,
         coalesce(parts.part, 1) AS part
     FROM requests
     LEFT JOIN medication_parts AS parts
@@ -30,9 +30,9 @@ SELECT
     patient,
     CASE WHEN $encounters_known THEN encounters.id ELSE encounter END AS visit,
     wall_clock(coalesce(
-        json_extract_string(json, '$.effectiveDateTime'), json_extract_string(json, '$.effectivePeriod.start')
+        field(json, '$.effectiveDateTime'), field(json, '$.effectivePeriod.start')
     )) AS starts,
-    wall_clock(json_extract_string(json, '$.effectivePeriod.end')) AS ends,
+    wall_clock(field(json, '$.effectivePeriod.end')) AS ends,
     code,
     coalesce(
         label,
@@ -45,7 +45,7 @@ SELECT
     NULL::VARCHAR AS note,
     CAST(part AS INTEGER) AS part,
     CASE
-        WHEN undone(json_extract_string(json, '$.status')) IS NOT NULL THEN undone(json_extract_string(json, '$.status'))
+        WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
         WHEN concept IS NULL AND medication IS NOT NULL THEN 'medication not found'
     END AS fate
 FROM spelt_out

@@ -2,20 +2,20 @@
 WITH requests AS (
     SELECT
         json,
-        ref_id(json_extract_string(json, '$.subject.reference')) AS patient,
-        ref_id(json_extract_string(json, '$.encounter.reference')) AS encounter,
+        ref_id(field(json, '$.subject.reference')) AS patient,
+        ref_id(field(json, '$.encounter.reference')) AS encounter,
         CASE
-            WHEN starts_with(json_extract_string(json, '$.medicationReference.reference'), '#')
-                THEN (json_extract_string(json, '$.id')) || (json_extract_string(json, '$.medicationReference.reference'))
-            ELSE ref_id(json_extract_string(json, '$.medicationReference.reference'))
+            WHEN starts_with(field(json, '$.medicationReference.reference'), '#')
+                THEN (field(json, '$.id')) || (field(json, '$.medicationReference.reference'))
+            ELSE ref_id(field(json, '$.medicationReference.reference'))
         END AS medication
     FROM src.medicationrequest
 ),
 resolved AS (
     SELECT
         requests.*,
-        coalesce(json_extract(json, '$.medicationCodeableConcept'), parts.concept) AS concept,
-        coalesce(concept_label(json_extract(json, '$.medicationCodeableConcept')), parts.label) AS label,
+        coalesce(piece(json, '$.medicationCodeableConcept'), parts.concept) AS concept,
+        coalesce(concept_label(piece(json, '$.medicationCodeableConcept')), parts.label) AS label,
         coalesce(parts.part, 1) AS part
     FROM requests
     LEFT JOIN medication_parts AS parts
@@ -30,13 +30,13 @@ SELECT
     patient,
     CASE WHEN $encounters_known THEN encounters.id ELSE encounter END AS visit,
     wall_clock(coalesce(
-        json_extract_string(json, '$.dispenseRequest.validityPeriod.start'),
-        json_extract_string(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.start'),
-        json_extract_string(json, '$.authoredOn')
+        field(json, '$.dispenseRequest.validityPeriod.start'),
+        field(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.start'),
+        field(json, '$.authoredOn')
     )) AS starts,
     wall_clock(coalesce(
-        json_extract_string(json, '$.dispenseRequest.validityPeriod.end'),
-        json_extract_string(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.end')
+        field(json, '$.dispenseRequest.validityPeriod.end'),
+        field(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.end')
     )) AS ends,
     code,
     coalesce(
@@ -50,8 +50,8 @@ SELECT
     NULL::VARCHAR AS note,
     CAST(part AS INTEGER) AS part,
     CASE
-        WHEN undone(json_extract_string(json, '$.status')) IS NOT NULL THEN undone(json_extract_string(json, '$.status'))
-        WHEN json_extract_string(json, '$.doNotPerform') = 'true' THEN 'never done'
+        WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
+        WHEN field(json, '$.doNotPerform') = 'true' THEN 'never done'
         WHEN concept IS NULL AND medication IS NOT NULL THEN 'medication not found'
     END AS fate
 FROM spelt_out

@@ -1,26 +1,26 @@
 -- What a medicationReference points to: the medication's concept, or those of a mixture's parts.
 CREATE TABLE medications AS
 WITH given AS (
-    SELECT json_extract_string(json, '$.id') AS id, json FROM src.medication
+    SELECT field(json, '$.id') AS id, json FROM src.medication
     UNION ALL
-    SELECT (json_extract_string(holder, '$.id')) || '#' || (json_extract_string(inner_resource, '$.id')), inner_resource
+    SELECT (field(holder, '$.id')) || '#' || (field(inner_resource, '$.id')), inner_resource
     FROM (
-        SELECT json AS holder, unnest(CAST(json_extract(json, '$.contained') AS JSON[])) AS inner_resource
+        SELECT json AS holder, unnest(CAST(piece(json, '$.contained') AS JSON[])) AS inner_resource
         FROM (
             SELECT json FROM src.medicationrequest
             UNION ALL
             SELECT json FROM src.medicationadministration
         ) WHERE json_array_length(json, '$.contained') > 0
     )
-    WHERE json_extract_string(inner_resource, '$.resourceType') = 'Medication'
+    WHERE field(inner_resource, '$.resourceType') = 'Medication'
 ),
 coded AS (
     SELECT
         id,
         json,
-        CASE WHEN json_exists(json, '$.code') THEN json_extract(json, '$.code') END AS concept,
+        CASE WHEN json_exists(json, '$.code') THEN piece(json, '$.code') END AS concept,
         list_filter(
-            from_json(json_extract(json, '$.identifier'), '[{"system":"VARCHAR","value":"VARCHAR"}]'),
+            from_json(piece(json, '$.identifier'), '[{"system":"VARCHAR","value":"VARCHAR"}]'),
             lambda i: ends_with(lower(coalesce(i.system, '')), 'name')
         )[1].value AS name
     FROM given
@@ -29,7 +29,7 @@ parts AS (
     SELECT
         id,
         unnest(from_json(
-            json_extract(json, '$.ingredient'),
+            piece(json, '$.ingredient'),
             '[{"itemReference":{"reference":"VARCHAR"},"itemCodeableConcept":"JSON"}]'
         )) AS part
     FROM coded

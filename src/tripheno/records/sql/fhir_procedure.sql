@@ -1,20 +1,20 @@
 -- A procedure that was done.
 SELECT
     NULL::VARCHAR AS site,
-    ref_id(json_extract_string(json, '$.subject.reference')) AS patient,
+    ref_id(field(json, '$.subject.reference')) AS patient,
     CASE
-        WHEN $encounters_known THEN encounters.id ELSE ref_id(json_extract_string(json, '$.encounter.reference'))
+        WHEN $encounters_known THEN encounters.id ELSE ref_id(field(json, '$.encounter.reference'))
     END AS visit,
-    wall_clock(coalesce(json_extract_string(json, '$.performedDateTime'), json_extract_string(json, '$.performedPeriod.start'))) AS starts,
+    wall_clock(coalesce(field(json, '$.performedDateTime'), field(json, '$.performedPeriod.start'))) AS starts,
     NULL::TIMESTAMP AS ends,
-    concept_code(json_extract(json, '$.code'), 'folded', false) AS code,
-    concept_label(json_extract(json, '$.code')) AS label,
+    concept_code(piece(json, '$.code'), 'folded', false) AS code,
+    concept_label(piece(json, '$.code')) AS label,
     CASE
-        WHEN json_extract_string(json, '$.encounter.reference') IS NULL THEN 'none'
+        WHEN field(json, '$.encounter.reference') IS NULL THEN 'none'
         WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
     END AS visit_note,
     NULL::VARCHAR AS note,
     1 AS part,
-    undone(json_extract_string(json, '$.status')) AS fate
+    undone(field(json, '$.status')) AS fate
 FROM src.procedure
-LEFT JOIN encounters ON encounters.id = ref_id(json_extract_string(json, '$.encounter.reference'))
+LEFT JOIN encounters ON encounters.id = ref_id(field(json, '$.encounter.reference'))

@@ -2,12 +2,16 @@
 WITH spelt AS (
     SELECT
         *,
-        CASE WHEN coalesce(icd_version, '9') = '10' THEN icd10(icd_code) ELSE icd9(icd_code) END AS code
+        CASE
+            WHEN coalesce(icd_version, '9') = '10' THEN icd10(icd_code) ELSE icd9(icd_code)
+        END AS code
     FROM src.diagnoses_icd
 ),
 names AS (
     SELECT
-        CASE WHEN coalesce(icd_version, '9') = '10' THEN icd10(icd_code) ELSE icd9(icd_code) END AS code,
+        CASE
+            WHEN coalesce(icd_version, '9') = '10' THEN icd10(icd_code) ELSE icd9(icd_code)
+        END AS code,
         any_value(long_title) AS label
     FROM src.d_icd_diagnoses
     GROUP BY 1

@@ -2,7 +2,9 @@
 SELECT
     NULL::VARCHAR AS site,
     drugs.person_id AS patient,
-    CASE WHEN $visits_known THEN visits.visit_occurrence_id ELSE drugs.visit_occurrence_id END AS visit,
+    CASE
+        WHEN $visits_known THEN visits.visit_occurrence_id ELSE drugs.visit_occurrence_id
+    END AS visit,
     coalesce(drugs.drug_exposure_start_datetime, drugs.drug_exposure_start_date) AS starts,
     coalesce(drugs.drug_exposure_end_datetime, drugs.drug_exposure_end_date) AS ends,
     coalesce(ingredients.ingredient, drugs.drug_concept_id) AS code,

@@ -2,7 +2,9 @@
 SELECT
     NULL::VARCHAR AS site,
     events.person_id AS patient,
-    CASE WHEN $visits_known THEN visits.visit_occurrence_id ELSE events.visit_occurrence_id END AS visit,
+    CASE
+        WHEN $visits_known THEN visits.visit_occurrence_id ELSE events.visit_occurrence_id
+    END AS visit,
     coalesce(events.procedure_datetime, events.procedure_date) AS starts,
     NULL::TIMESTAMP AS ends,
     events.procedure_concept_id AS code,

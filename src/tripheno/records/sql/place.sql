@@ -23,7 +23,9 @@ SELECT
     CAST(code AS VARCHAR) AS code,
     CAST(label AS VARCHAR) AS label,
     CAST(
-        CASE WHEN by_date THEN coalesce(visit_note, 'none') || ', day used' ELSE visit_note END AS VARCHAR
+        CASE
+            WHEN by_date THEN coalesce(visit_note, 'none') || ', day used' ELSE visit_note
+        END AS VARCHAR
     ) AS visit_note,
     CAST(note AS VARCHAR) AS note,
     CAST(part AS INTEGER) AS part,
