@@ -252,6 +252,24 @@ class PolicyError(TriphenoError):
     code, exit_code = "TRIP-E400", 4
 
 
+class TooFewHospitals(PolicyError):
+    """Secure sums need three hospitals: with two, each sees the other's contribution.
+
+    Subtracting one's own part from the sum of two leaves the other's. Find a third hospital, or
+    say `allow_two` and accept that the two see each other's contribution.
+    """
+
+    code = "TRIP-E401"
+
+
+class MaskReuse(PolicyError):
+    """A step was asked for twice with different content. Two contributions under one mask would
+    show their difference, so the second was refused.
+    """
+
+    code = "TRIP-E402"
+
+
 # ── exit 5: network and messages ──────────────────────────────────────────────────────────────
 
 
@@ -268,6 +286,24 @@ class BadMessage(NetworkError):
     """
 
     code = "TRIP-E501"
+
+
+class BadSignature(BadMessage):
+    """A message was not signed by the hospital whose name it bears, or was changed on its way."""
+
+    code = "TRIP-E502"
+
+
+class WrongStep(BadMessage):
+    """A message belongs to another run, another step or another hospital: replayed or misrouted."""
+
+    code = "TRIP-E503"
+
+
+class CannotAgreeOnScale(BadMessage):
+    """A contribution is too large for every scale that was tried. Nothing was clipped or sent."""
+
+    code = "TRIP-E504"
 
 
 class DatabaseUnreachable(NetworkError):

@@ -50,6 +50,7 @@ class ConstraintChoice(StrEnum):
 class SumsChoice(StrEnum):
     """How contributions are added."""
 
+    secure = "secure"
     plain = "plain"
 
 
@@ -91,8 +92,11 @@ def simulate(
         float, typer.Option(help="λ as a multiple of ‖O‖²/R, so that it acts on any data.")
     ] = 0.0,
     sums: Annotated[
-        SumsChoice, typer.Option(help="How contributions are added.")
-    ] = SumsChoice.plain,
+        SumsChoice | None,
+        typer.Option(
+            help="How contributions are added.", show_default="secure from three hospitals on"
+        ),
+    ] = None,
     compare: Annotated[
         bool, typer.Option(help="Run central and local too, to compare with.")
     ] = True,
@@ -104,7 +108,6 @@ def simulate(
     from tripheno.report.study import Study, federation_from_files, run_study
     from tripheno.solver.settings import Method, SolverSettings
 
-    del sums
     started = time.perf_counter()
     settings = SolverSettings(
         n_components=rank,
@@ -132,7 +135,10 @@ def simulate(
             f"axes agreed in {federation.alignment_seconds:.2f} s"
         )
         beside: tuple[Method, ...] = ("central", "local") if compare else ()
-        study = Study(federation, settings, inputs, every=method is MethodChoice.all, beside=beside)
+        study = Study(
+            federation, settings, inputs, every=method is MethodChoice.all, beside=beside,
+            sums=sums.value if sums else None,
+        )  # fmt: skip
         result = run_study(study, out_dir, started, announce=progress.iteration)
     show(result, out_dir, form)
 

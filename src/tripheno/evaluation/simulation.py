@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tripheno.errors import EmptyTensor, SettingsError, TooManyHospitals
-from tripheno.exchange import Sums
+from tripheno.exchange import MakeSums
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Iteration, Solution
@@ -89,7 +89,7 @@ def run_methods(
     settings: SolverSettings,
     methods: Iterable[Method],
     *,
-    sums: Sums | None = None,
+    sums: MakeSums | None = None,
     announce: Announce | None = None,
 ) -> dict[Method, Solution]:
     """Every method from the same start on the same federation."""

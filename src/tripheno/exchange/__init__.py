@@ -2,7 +2,7 @@
 
 from tripheno.exchange.channel import Channel, InProcessChannel, Responder
 from tripheno.exchange.messages import Broadcast, Contribution, Message
-from tripheno.exchange.sums import Exchange, PlainSums, Sums
+from tripheno.exchange.sums import Exchange, MakeSums, PlainSums, Sums, plain_sums
 
 __all__ = [
     "Broadcast",
@@ -10,8 +10,10 @@ __all__ = [
     "Contribution",
     "Exchange",
     "InProcessChannel",
+    "MakeSums",
     "Message",
     "PlainSums",
     "Responder",
     "Sums",
+    "plain_sums",
 ]

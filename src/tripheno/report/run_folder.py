@@ -34,6 +34,7 @@ class Run:
     provenance: dict[str, Any]
     wall_seconds: float
     compare: Mapping[str, Comparison] = field(default_factory=dict)
+    sums: str = "plain"
 
     def summary(self) -> dict[str, Any]:
         """The content of ``run.json``."""
@@ -46,6 +47,7 @@ class Run:
             "rank": settings.n_components,
             "constraint": settings.constraint,
             "seed": settings.seed,
+            "sums": self.sums,
             "hospitals": [
                 {"name": name, "patients": tensor.patients, "nonzeros": tensor.nonzeros}
                 for name, tensor in self.federation.tensors.items()

@@ -21,6 +21,7 @@ from tripheno.evaluation.simulation import (
     run_methods,
     share_out,
 )
+from tripheno.exchange.simulated import SumsKind, sums_for
 from tripheno.provenance import file_fingerprint, provenance
 from tripheno.report.page import render_page
 from tripheno.report.phenotypes import phenotypes_of
@@ -43,6 +44,7 @@ class Study:
     every: bool = False  # one sub-folder per method
     beside: tuple[Method, ...] = ("central", "local")  # run too, to compare with
     names: Mapping[str, dict[int, str]] = field(default_factory=dict)  # method → component → name
+    sums: SumsKind | None = None  # secure from three hospitals on, if not said
 
 
 def federation_from_files(
@@ -82,7 +84,8 @@ def run_study(
     settings = study.settings
     wanted = {settings.method, *study.beside}
     methods = [m for m in EVERY_METHOD if study.every or m in wanted]
-    solutions = run_methods(study.federation, settings, methods, announce=announce)
+    _, sums = sums_for(study.sums, len(study.federation.tensors), settings.seed)
+    solutions = run_methods(study.federation, settings, methods, sums=sums, announce=announce)
     rows = comparison_rows(solutions)
     runs = {
         method: _run_of(solution, study, solutions, started)
@@ -142,7 +145,18 @@ def _run_of(
         provenance(solution.settings.to_dict(), study.inputs),
         time.perf_counter() - started,
         pairs,
+        _sums_of(method, study),
     )
+
+
+def _sums_of(method: Method, study: Study) -> str:
+    """How the contributions of a method were added: `central` has one member and nothing to hide.
+
+    `local` releases each hospital's own factors in clear, whatever the sums beside them.
+    """
+    if method == "central":
+        return "plain"
+    return sums_for(study.sums, len(study.federation.tensors), study.settings.seed)[0]
 
 
 def _write_whole(folder: Path, run: Run, rows: list[dict[str, Any]]) -> None:
@@ -158,7 +172,17 @@ def _page(run: Run, rows: list[dict[str, Any]]) -> str:
 def _summary_of_all(runs: Mapping[Method, Run], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The top ``run.json`` of several methods: what they share, and how they compare."""
     shared = runs["trip"].summary()
-    common = ("rank", "constraint", "seed", "hospitals", "modes", "shape", "nonzeros", "provenance")
+    common = (
+        "rank",
+        "constraint",
+        "seed",
+        "hospitals",
+        "modes",
+        "shape",
+        "nonzeros",
+        "sums",
+        "provenance",
+    )
     return {
         "tripheno": __version__,
         "method": "all",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tripheno.errors import BadShape, EmptyComponent, NotConverged, SettingsError, SingularGram
-from tripheno.exchange import Exchange, InProcessChannel, Message, PlainSums, Sums
+from tripheno.exchange import Exchange, InProcessChannel, MakeSums, Message, Sums, plain_sums
 from tripheno.exchange.sums import Hospital, handler
 from tripheno.solver import hospital as steps
 from tripheno.solver.hospital import HospitalState
@@ -67,23 +67,22 @@ def solve_federated(
     tensors: Mapping[str, CountTensor],
     settings: SolverSettings,
     *,
-    sums: Sums | None = None,
+    sums: MakeSums | None = None,
     start: tuple[np.ndarray, ...] | None = None,
     watch: Watch | None = None,
 ) -> Solution:
     """Run `trip`, `exact` or `central` over hospitals whose tensors share their axes.
 
-    ``start`` are first factors other than the random ones that ``settings.seed`` gives.
+    ``sums`` makes the two halves of the sums for this run, plain ones if not given; the pooled data
+    of `central` have nothing to hide from themselves. ``start`` are first factors other than the
+    random ones that ``settings.seed`` gives.
     """
     settings = settings.with_variant_rules()
     axes = common_axes(tensors)
     given = tensors
     if settings.method == "central":
-        tensors = {"central": pooled(list(given.values()))}
-    sums = sums or PlainSums()
-    members = {name: Member(name, tensor, settings, sums) for name, tensor in tensors.items()}
-    channel = InProcessChannel({name: m.hospital.respond for name, m in members.items()})
-    exchange = Exchange(channel, sums)
+        tensors, sums = {"central": pooled(list(given.values()))}, plain_sums
+    members, exchange = gathered(tensors, settings, sums or plain_sums)
     factors = start if start is not None else first_factors(axes, settings)
     outcome = run_rounds(server_method(settings), exchange, factors, watch)
     patients = {name: member.state.patients for name, member in members.items()}
@@ -91,6 +90,16 @@ def solve_federated(
     if settings.method == "central" and len(given) > 1:
         return replace(solution, costs=_cost_of_pooling(solution.costs, given))
     return solution
+
+
+def gathered(
+    tensors: Mapping[str, CountTensor], settings: SolverSettings, sums: MakeSums
+) -> tuple[dict[str, Member], Exchange]:
+    """Every hospital at its desk, and the server's view of them."""
+    halves, server = sums(tuple(tensors))
+    members = {name: Member(name, t, settings, halves[name]) for name, t in tensors.items()}
+    channel = InProcessChannel({name: m.hospital.respond for name, m in members.items()})
+    return members, Exchange(channel, server)
 
 
 def _cost_of_pooling(costs: Costs, tensors: Mapping[str, CountTensor]) -> Costs:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tripheno.errors import TriphenoWarning
-from tripheno.exchange import Sums
+from tripheno.exchange import MakeSums
 from tripheno.solver.federated import solve_federated
 from tripheno.solver.local import solve_local
 from tripheno.solver.loop import Watch
@@ -21,7 +21,7 @@ def fit(
     tensors: Mapping[str, CountTensor],
     settings: SolverSettings,
     *,
-    sums: Sums | None = None,
+    sums: MakeSums | None = None,
     watch: Watch | None = None,
 ) -> Solution:
     """Phenotypes of several hospitals by the method the settings name.
@@ -49,7 +49,7 @@ def fit(
 def _once(
     tensors: Mapping[str, CountTensor],
     settings: SolverSettings,
-    sums: Sums | None,
+    sums: MakeSums | None,
     watch: Watch | None,
 ) -> Solution:
     solve = solve_local if settings.method == "local" else solve_federated

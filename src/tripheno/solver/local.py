@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from tripheno.errors import TriphenoWarning
-from tripheno.exchange import Exchange, InProcessChannel, Sums
-from tripheno.exchange.sums import Handler, PlainSums
-from tripheno.solver.federated import Member, common_axes, solution_of, solve_federated
+from tripheno.exchange import MakeSums, plain_sums
+from tripheno.exchange.sums import Handler
+from tripheno.solver.federated import common_axes, gathered, solution_of, solve_federated
 from tripheno.solver.loop import Outcome, Watch, first_factors, release
 from tripheno.solver.messages import Begin, OwnFactors, Totals
 from tripheno.solver.server import ExactServer
@@ -30,19 +30,15 @@ def solve_local(
     tensors: Mapping[str, CountTensor],
     settings: SolverSettings,
     *,
-    sums: Sums | None = None,
+    sums: MakeSums | None = None,
     watch: Watch | None = None,
 ) -> Solution:
     """Every hospital's own model from one start, matched to the most typical one's, averaged."""
     settings = replace(settings, method="local")
     axes = common_axes(tensors)
-    sums = sums or PlainSums()
-    members = {name: Member(name, tensor, settings, sums) for name, tensor in tensors.items()}
+    members, exchange = gathered(tensors, settings, sums or plain_sums)
     for name, member in members.items():
         member.hospital.handlers["own"] = _own_model(name, tensors[name], settings)
-    exchange = Exchange(
-        InProcessChannel({name: member.hospital.respond for name, member in members.items()}), sums
-    )
     started = time.perf_counter()
     begin = Begin(first_factors(axes, settings))
     totals = exchange.sum("begin", begin, Totals.zeros())

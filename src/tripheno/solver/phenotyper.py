@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from tripheno.errors import BadShape, SettingsError, TriphenoWarning
+from tripheno.exchange.simulated import SumsKind, sums_for
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import Constraint, Method, SolverSettings, Variant
 from tripheno.solver.solution import Iteration, Solution
@@ -23,8 +24,9 @@ class Phenotyper:
     """Find phenotypes shared by several hospitals, then score patients on them.
 
     ``fit`` takes a list with one :class:`CountTensor` or event table per hospital and simulates the
-    federation in this process. Further keyword arguments are those of
-    :class:`~tripheno.solver.settings.SolverSettings`.
+    federation in this process. ``sums`` says how contributions are added, ``"secure"`` or
+    ``"plain"``; from three hospitals on they are secure unless said otherwise. Further keyword
+    arguments are those of :class:`~tripheno.solver.settings.SolverSettings`.
 
     Attributes after ``fit``: ``components_`` (mode → codes × components), ``weights_``,
     ``history_``, ``n_iter_``, ``axes_``, ``solution_``.
@@ -41,6 +43,7 @@ class Phenotyper:
         tol: float = 1e-6,
         restarts: int = 1,
         random_state: int = 0,
+        sums: SumsKind | None = None,
         **options: Any,
     ) -> None:
         self.n_components = n_components
@@ -51,6 +54,7 @@ class Phenotyper:
         self.tol = tol
         self.restarts = restarts
         self.random_state = random_state
+        self.sums = sums
         self.options = options
 
     def fit(self, hospitals: Sequence[Any], y: None = None) -> Self:
@@ -61,7 +65,8 @@ class Phenotyper:
             raise SettingsError("There is no hospital", fix="give a list with one tensor or more")
         axes = align_plainly([tensor.axes for tensor in tensors])
         named = {f"hospital-{k + 1}": t.on_axes(axes) for k, t in enumerate(tensors)}
-        solution = fit(named, self._settings())
+        _, sums = sums_for(self.sums, len(named), self.random_state)
+        solution = fit(named, self._settings(), sums=sums)
         self.solution_: Solution = solution
         self.axes_ = solution.axes
         self.components_: dict[str, np.ndarray] = solution.by_mode
