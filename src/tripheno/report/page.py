@@ -6,12 +6,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from tripheno.report.phenotypes import Phenotype
+from tripheno.report.run_folder import Report
 
 
-def render_page(
-    summary: dict[str, Any], phenotypes: list[Phenotype], comparison: list[dict[str, Any]]
-) -> str:
+def render_page(report: Report) -> str:
     """The report of a run as HTML."""
     environment = Environment(
         loader=PackageLoader("tripheno.report"),
@@ -21,4 +19,6 @@ def render_page(
         lstrip_blocks=True,
     )
     template = environment.get_template("report.html")
-    return template.render(run=summary, phenotypes=phenotypes, comparison=comparison)
+    methods: list[dict[str, Any]] = report.comparison.get("methods", [])
+    shown = methods if all(row["rmse_gap"] is not None for row in methods) else []
+    return template.render(run=report.run, phenotypes=report.phenotypes, comparison=shown)
