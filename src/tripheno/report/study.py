@@ -165,7 +165,7 @@ def _run_of(
 def _memberships(solution: Solution, federation: Federation) -> dict[str, np.ndarray]:
     """Patients by hospital; the central model keeps them in one pile, in the hospitals' order."""
     sizes = [tensor.patients for tensor in federation.tensors.values()]
-    pile = np.concatenate(list(solution.patient_factors.values()))
+    pile = np.concatenate(list(solution.patient_factors.values()))[:, : len(solution.weights)]
     parts = np.split(pile, np.cumsum(sizes)[:-1])
     return dict(zip(federation.tensors, parts, strict=True))
 
