@@ -12,6 +12,7 @@ import typer
 from tripheno import __version__
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
+from tripheno.cli.rank import rank
 from tripheno.cli.report import report
 from tripheno.cli.simulate import simulate
 from tripheno.cli.transform import transform
@@ -54,7 +55,7 @@ def _in_words(fault: Exception) -> str:
     return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
 
 
-for _command in (demo, simulate, transform, report, explain):
+for _command in (demo, simulate, rank, transform, report, explain):
     app.command()(_guarded(_command))
 
 
