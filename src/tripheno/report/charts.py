@@ -83,7 +83,7 @@ def prevalence_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
     shown = [dict(row) for row in rows if row["share"] is not None]
     chart: alt.Chart = alt.Chart(_data(shown)).mark_point(size=80, filled=True, opacity=0.9).encode(
         x=alt.X("share:Q", title="Share of the hospital’s patients", axis=alt.Axis(format="%")),
-        y=alt.Y("phenotype:N", title=None, sort=None, axis=alt.Axis(labelLimit=330)),
+        y=alt.Y("phenotype:N", title=None, sort=None, axis=alt.Axis(labelLimit=400)),
         color=alt.Color(
             "hospital:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, GREEN, PURPLE, SOFT])
         ),
@@ -113,7 +113,10 @@ def _data(rows: list[dict[str, Any]]) -> alt.Data:
 
 def _styled(chart: C) -> C:
     styled: C = (
-        chart.configure(font="system-ui, sans-serif", background="transparent")
+        chart.configure(
+            font="sans-serif", background="transparent",
+            padding={"left": 45, "right": 12, "top": 5, "bottom": 5},  # fonts differ in width
+        )
         .configure_axis(
             labelColor=INK, titleColor=INK, gridColor="#e3e8ee", titleFontWeight="normal",
             labelFontSize=11, titleFontSize=11,
