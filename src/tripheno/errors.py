@@ -243,6 +243,16 @@ class BadGrouping(DataError):
     code = "TRIP-E316"
 
 
+class UnknownCodes(DataError):
+    """No code of a mode is known to the phenotypes, so no patient can be scored on them.
+
+    Phenotypes are lists of codes: new patients must be coded in the system of the run, rolled up
+    in the same way. Single unknown codes are only counted and left out.
+    """
+
+    code = "TRIP-E320"
+
+
 # ── exit 4: policy ────────────────────────────────────────────────────────────────────────────
 
 
