@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +12,19 @@ import pyarrow.compute as pc
 from tripheno.errors import BadEvents, BadShape, EmptyTensor
 from tripheno.records.events import CountingRule
 from tripheno.tensor import counting_kernels as kernels
+from tripheno.tensor.block_building import blocks_of_windows
+from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells
 from tripheno.vocabulary.axis import Axis
+
+Stored = TypeVar("Stored", Cells, PatientBlocks)
 
 KEYS_AT_ONCE = 1 << 23  # bounds the scratch memory of one chunk of patients to about 128 MB
 
 
-def count_events(events: pa.Table, axes: Sequence[Axis], rule: CountingRule) -> Cells:
+def count_events(
+    events: pa.Table, axes: Sequence[Axis], rule: CountingRule
+) -> Cells | PatientBlocks:
     """The cells that an event table gives on the given axes.
 
     Patients keep their numbers: row i of the tensor is patient i, and patients up to the largest
@@ -37,6 +44,12 @@ def count_events(events: pa.Table, axes: Sequence[Axis], rule: CountingRule) -> 
     cap = rule.cap or 0
     if rule.sliding_width is None:
         windows, patient_windows, distinct = _group(patient, window, position, patients)
+        if len(sizes) == 2:
+            blocks = blocks_of_windows(
+                windows, patient_windows, distinct, tuple(sizes.tolist()), rule.cap
+            )
+            if blocks is not None:
+                return _filled(blocks, rule)
         bounds = np.empty(patients, dtype=np.int64)
         kernels.window_bounds(windows, patient_windows, distinct, offsets, bounds)
 
@@ -76,7 +89,11 @@ def count_events(events: pa.Table, axes: Sequence[Axis], rule: CountingRule) -> 
                 )
             )
 
-    cells = _count_in_chunks(bounds, sizes, strides, count)
+    return _filled(_count_in_chunks(bounds, sizes, strides, count), rule)
+
+
+def _filled(cells: Stored, rule: CountingRule) -> Stored:
+    """The cells, or an error if there is none."""
     if cells.nonzeros == 0:
         raise EmptyTensor(
             f"No patient has codes of {' and '.join(rule.modes)} in one window",
