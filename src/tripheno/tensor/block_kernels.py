@@ -180,19 +180,22 @@ def _add_scaled(codes, begin, end, scale, product, stride, out):  # type: ignore
 
 
 @njit(nogil=True, cache=True)
-def _substitute(triangle, b, x):  # type: ignore[no-untyped-def]
-    """X = (LLᵀ)⁻¹ b; the diagonal of ``triangle`` holds 1 / L[a, a]."""
-    rank = triangle.shape[0]
+def _substitute(triangles, b, x):  # type: ignore[no-untyped-def]
+    """X = (LLᵀ)⁻¹ b; ``triangles`` holds L below, Lᵀ above and 1 / L[a, a] on its diagonal.
+
+    Each number is taken off all later ones as soon as it is known: no sum waits for another.
+    """
+    rank = triangles.shape[0]
     for a in range(rank):
-        total = b[a]
-        for c in range(a):
-            total -= triangle[a, c] * x[c]
-        x[a] = total * triangle[a, a]
-    for a in range(rank - 1, -1, -1):
-        total = x[a]
+        x[a] = b[a]
+    for a in range(rank):
+        x[a] *= triangles[a, a]
         for c in range(a + 1, rank):
-            total -= triangle[c, a] * x[c]
-        x[a] = total * triangle[a, a]
+            x[c] -= triangles[a, c] * x[a]
+    for a in range(rank - 1, -1, -1):
+        x[a] *= triangles[a, a]
+        for c in range(a):
+            x[c] -= triangles[a, c] * x[a]
 
 
 @njit(nogil=True, cache=True)
@@ -215,13 +218,13 @@ def patient_rows(body, table, first_factor, second_factor, stride, tail, sizes, 
 @njit(nogil=True, cache=True)
 def solve_and_add(  # type: ignore[no-untyped-def]
     body, table, first_factor, second_factor, stride, tail, sizes,
-    gram, inverse, nonnegative, first, last, patients, out,
+    gram, triangles, nonnegative, first, last, patients, out,
 ):  # fmt: skip
     """One pass: each patient's row is computed, solved, and added to the first feature mode.
 
     X_i C is made once and used twice while it is in the first cache. ``patients`` holds the guess
-    on entry and the solution on return; ``inverse`` is a Cholesky triangle, for the solve without
-    constraint.
+    on entry and the solution on return; ``triangles`` are those of the Gram's Cholesky factor,
+    for the solve without constraint.
     """
     rank = gram.shape[0]
     product, own = np.empty(sizes[0] * stride), np.empty(sizes[1] * stride)
@@ -239,7 +242,7 @@ def solve_and_add(  # type: ignore[no-untyped-def]
         if nonnegative:
             nonnegative_row(row, gram, patients[i], triangle, passive, solution, inside)
         else:
-            _substitute(inverse, row, patients[i])
+            _substitute(triangles, row, patients[i])
         scale[:rank] = patients[i]
         _add_scaled(body.row_codes, begin, end, scale, product, stride, out)
 

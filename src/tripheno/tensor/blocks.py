@@ -157,14 +157,14 @@ class PatientBlocks:
         patients = np.zeros((self.patients, rank))
         if guess is not None:
             patients[:] = guess
-        inverse = np.ascontiguousarray(cholesky(gram, lower=True))
-        inverse[np.diag_indices(rank)] = 1.0 / np.diag(inverse)
+        lower = cholesky(gram, lower=True)
+        triangles = np.tril(lower, -1) + np.tril(lower, -1).T + np.diag(1.0 / np.diag(lower))
         gram = np.ascontiguousarray(gram)
 
         def work(first: int, last: int, part: np.ndarray) -> None:
             kernels.solve_and_add(
                 self.body, COUNTS, first_factor, second_factor, stride, tail, self._largest,
-                gram, inverse, nonnegative, first, last, patients, part,
+                gram, triangles, nonnegative, first, last, patients, part,
             )  # fmt: skip
 
         total = self._sum_over_chunks(self.sizes[0], stride, work)
