@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tripheno import __version__
+from tripheno.cli.bench import bench
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
 from tripheno.cli.simulate import simulate
@@ -52,7 +53,7 @@ def _in_words(fault: Exception) -> str:
     return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
 
 
-for _command in (demo, simulate, explain):
+for _command in (demo, simulate, explain, bench):
     app.command()(_guarded(_command))
 
 

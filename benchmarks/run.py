@@ -1,0 +1,25 @@
+"""Every figure, at the sizes of the seed paper: ``python -m benchmarks.run [--quick] [FOLDER]``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+# A second pool of threads inside the linear algebra would only be in the way of ours.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def main(words: list[str]) -> None:
+    from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, benchmark
+    from tripheno.evaluation.benchmark_table import write
+
+    folder = Path(next((word for word in words if not word.startswith("-")), "docs"))
+    plan = QUICK if "--quick" in words else BenchmarkPlan()
+    found = benchmark(plan, lambda text: print(text, file=sys.stderr, flush=True))
+    print(write(found, folder))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
