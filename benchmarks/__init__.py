@@ -1,1 +1,1 @@
-"""Measurements, as ratios taken in one run."""
+"""Measurements that are not tests: ``make bench``."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tripheno.errors import EmptyTensor
 from tripheno.records.events import CountingRule
-from tripheno.tensor import CountTensor, counting, kernels, reference, threads
+from tripheno.tensor import CountTensor, block_kernels, counting, kernels, reference, threads
 from tripheno.tensor.factors import gram_of_others
 from tripheno.tensor.rows import regular, solve_rows
 from tripheno.testing.strategies import (
@@ -49,7 +49,9 @@ def absolute(arrays):
 
 def test_the_kernels_under_test_are_compiled():
     CountTensor.from_cells([[0, 0, 0]], [1]).cells.patient_product([np.ones((1, 1))] * 2)
+    CountTensor.from_cells([[0, 0, 0, 0]], [1]).cells.patient_product([np.ones((1, 1))] * 3)
     assert kernels.mttkrp_patients.signatures
+    assert block_kernels.patient_rows.signatures
 
 
 @every_rank

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tripheno import __version__
+from tripheno.cli.bench import bench
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
 from tripheno.cli.ingest import ingest
@@ -56,7 +57,7 @@ def _in_words(fault: Exception) -> str:
     return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
 
 
-for _command in (demo, ingest, simulate, rank, transform, report, explain):
+for _command in (demo, ingest, simulate, rank, transform, report, bench, explain):
     app.command()(_guarded(_command))
 
 

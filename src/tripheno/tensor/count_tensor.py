@@ -14,6 +14,8 @@ import numpy as np
 
 from tripheno.errors import BadCells, BadShape, EmptyTensor, NoSuchFile, SettingsError
 from tripheno.records.events import CountingRule, check_events, counting_rule
+from tripheno.tensor.block_building import in_blocks, joined
+from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells, sorted_cells
 from tripheno.tensor.counting import count_events
 from tripheno.vocabulary.axis import Axis, axis_of_events
@@ -27,9 +29,11 @@ class CountTensor:
     """
 
     axes: tuple[Axis, ...]
-    cells: Cells
+    cells: Cells | PatientBlocks
 
     def __post_init__(self) -> None:
+        if isinstance(self.cells, Cells):
+            object.__setattr__(self, "cells", in_blocks(self.cells))
         if len(self.axes) < 2:
             raise BadShape(
                 f"{len(self.axes)} feature mode(s)",
@@ -238,6 +242,9 @@ def pooled(tensors: Sequence[CountTensor]) -> CountTensor:
     axes = tensors[0].axes
     if any(tensor.axes != axes for tensor in tensors):
         raise BadShape("the hospitals' axes differ", fix="align them first")
+    blocks = [tensor.cells for tensor in tensors if isinstance(tensor.cells, PatientBlocks)]
+    if len(blocks) == len(tensors):
+        return CountTensor(axes, joined(blocks))
     starts = [tensors[0].cells.starts]
     for tensor in tensors[1:]:
         starts.append(tensor.cells.starts[1:] + starts[-1][-1])

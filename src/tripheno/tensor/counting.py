@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +12,20 @@ import pyarrow.compute as pc
 from tripheno.errors import BadEvents, BadShape, EmptyTensor
 from tripheno.records.events import CountingRule
 from tripheno.tensor import counting_kernels as kernels
+from tripheno.tensor.block_building import blocks_of_windows, starts_of
+from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells
+from tripheno.tensor.threads import in_chunks, patient_chunks
 from tripheno.vocabulary.axis import Axis
+
+Stored = TypeVar("Stored", Cells, PatientBlocks)
 
 KEYS_AT_ONCE = 1 << 23  # bounds the scratch memory of one chunk of patients to about 128 MB
 
 
-def count_events(events: pa.Table, axes: Sequence[Axis], rule: CountingRule) -> Cells:
+def count_events(
+    events: pa.Table, axes: Sequence[Axis], rule: CountingRule
+) -> Cells | PatientBlocks:
     """The cells that an event table gives on the given axes.
 
     Patients keep their numbers: row i of the tensor is patient i, and patients up to the largest
@@ -36,7 +44,15 @@ def count_events(events: pa.Table, axes: Sequence[Axis], rule: CountingRule) -> 
         )
     cap = rule.cap or 0
     if rule.sliding_width is None:
-        windows, patient_windows, distinct = _group(patient, window, position, patients)
+        windows, patient_windows, distinct = _group(
+            patient, window, position, int(offsets[-1]), patients
+        )
+        if len(sizes) == 2:
+            blocks = blocks_of_windows(
+                windows, patient_windows, distinct, tuple(sizes.tolist()), rule.cap
+            )
+            if blocks is not None:
+                return _filled(blocks, rule)
         bounds = np.empty(patients, dtype=np.int64)
         kernels.window_bounds(windows, patient_windows, distinct, offsets, bounds)
 
@@ -76,7 +92,11 @@ def count_events(events: pa.Table, axes: Sequence[Axis], rule: CountingRule) -> 
                 )
             )
 
-    cells = _count_in_chunks(bounds, sizes, strides, count)
+    return _filled(_count_in_chunks(bounds, sizes, strides, count), rule)
+
+
+def _filled(cells: Stored, rule: CountingRule) -> Stored:
+    """The cells, or an error if there is none."""
     if cells.nonzeros == 0:
         raise EmptyTensor(
             f"No patient has codes of {' and '.join(rule.modes)} in one window",
@@ -139,20 +159,38 @@ def _strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _group(
-    patient: np.ndarray, window: np.ndarray, position: np.ndarray, patients: int
+    patient: np.ndarray, window: np.ndarray, position: np.ndarray, positions: int, patients: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct events by patient, window and position, with where windows and patients begin."""
-    order = np.lexsort((position, window, patient))
-    patient, window, position = patient[order], window[order], position[order]
-    new_window = np.ones(len(order), dtype=bool)
-    new_window[1:] = (patient[1:] != patient[:-1]) | (window[1:] != window[:-1])
-    distinct = new_window.copy()
-    distinct[1:] |= position[1:] != position[:-1]
-    patient, position, new_window = patient[distinct], position[distinct], new_window[distinct]
-    begins = np.flatnonzero(new_window)
-    windows = np.concatenate([begins, [len(position)]])
-    patient_windows = np.searchsorted(patient[begins], np.arange(patients + 1))
-    return windows, patient_windows, position
+    """Distinct events by patient, window and position, with where windows and patients begin.
+
+    Events are dealt out to their patients first, so that only short runs need sorting.
+    """
+    lowest, highest = int(window.min(initial=0)), int(window.max(initial=0))
+    if (highest - lowest + 1) * positions >= 2**62:
+        window = np.unique(window, return_inverse=True)[1]
+        lowest = 0
+    starts = starts_of(np.bincount(patient, minlength=patients))
+    keys = np.empty(len(patient), dtype=np.int64)
+    kernels.keys_by_patient(patient, window, position, lowest, positions, starts[:-1].copy(), keys)
+    kept, opened = np.zeros((2, patients), dtype=np.int64)
+    chunks = patient_chunks(starts)
+    in_chunks(
+        chunks,
+        lambda first, last: kernels.sort_patients(
+            keys, starts, positions, first, last, kept, opened
+        ),
+    )
+    event_starts, patient_windows = starts_of(kept), starts_of(opened)
+    windows = np.empty(patient_windows[-1] + 1, dtype=np.int64)
+    events = np.empty(event_starts[-1], dtype=np.int32)
+    windows[-1] = len(events)
+    in_chunks(
+        chunks,
+        lambda first, last: kernels.split_keys(
+            keys, starts, positions, first, last, event_starts, patient_windows, windows, events
+        ),
+    )
+    return windows, patient_windows, events
 
 
 def _count_in_chunks(

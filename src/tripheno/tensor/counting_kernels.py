@@ -11,6 +11,51 @@ from numba import njit
 
 
 @njit(nogil=True, cache=True)
+def keys_by_patient(patient, window, position, first_window, positions, cursors, keys):  # type: ignore[no-untyped-def]
+    """Put every event's key, window · positions + position, among those of its patient."""
+    for e in range(patient.shape[0]):
+        i = patient[e]
+        keys[cursors[i]] = (window[e] - first_window) * positions + position[e]
+        cursors[i] += 1
+
+
+@njit(nogil=True, cache=True)
+def sort_patients(keys, starts, positions, first, last, events, windows):  # type: ignore[no-untyped-def]
+    """Sort each patient's keys, equal ones once; count what is left, and the windows in it."""
+    for i in range(first, last):
+        begin, end = starts[i], starts[i + 1]
+        keys[begin:end].sort()
+        filled = begin
+        windows[i] = 0
+        for k in range(begin, end):
+            if k > begin and keys[k] == keys[filled - 1]:
+                continue
+            if k == begin or keys[k] // positions != keys[filled - 1] // positions:
+                windows[i] += 1
+            keys[filled] = keys[k]
+            filled += 1
+        events[i] = filled - begin
+
+
+@njit(nogil=True, cache=True)
+def split_keys(  # type: ignore[no-untyped-def]
+    keys, starts, positions, first, last, event_starts, patient_windows, windows, events
+):
+    """Write sorted keys as positions, and where each window begins."""
+    for i in range(first, last):
+        w = patient_windows[i]
+        before = -1
+        for e in range(event_starts[i], event_starts[i + 1]):
+            key = keys[starts[i] + e - event_starts[i]]
+            window = key // positions
+            if window != before:
+                windows[w] = e
+                w += 1
+                before = window
+            events[e] = key - window * positions
+
+
+@njit(nogil=True, cache=True)
 def window_bounds(windows, patient_windows, events, offsets, out):  # type: ignore[no-untyped-def]
     """How many keys each patient's windows will give, before equal ones are added up."""
     modes = offsets.shape[0] - 1

@@ -106,25 +106,51 @@ def _solve_passive(gram, rhs, passive, size, triangle, solution):  # type: ignor
 
 
 @njit(nogil=True, cache=True)
-def nonnegative_rows(rhs, gram, first, last, out):  # type: ignore[no-untyped-def]
-    """Each row of ``out`` = argmin_{x≥0} xᵀGx − 2xᵀb, by active sets (Lawson–Hanson on the Gram).
+def nonnegative_row(b, gram, x, triangle, passive, solution, inside):  # type: ignore[no-untyped-def]
+    """X = argmin_{x≥0} xᵀGx − 2xᵀb, by active sets (Lawson–Hanson on the Gram).
 
-    The positive entries that ``out`` holds on entry are the first guess of the passive set: they
-    change the speed, not the answer.
+    The positive entries that ``x`` holds on entry are the first guess of the passive set: they
+    change the speed, not the answer. The last four arguments are scratch.
     """
     rank = gram.shape[0]
-    triangle = np.empty((rank, rank))
-    passive = np.empty(rank, np.int64)
-    solution = np.empty(rank)
-    inside = np.zeros(rank, np.bool_)
-    for i in range(first, last):
-        x = out[i]
-        b = rhs[i]
-        largest = 0.0
+    largest = 0.0
+    for r in range(rank):
+        largest = max(largest, abs(b[r]))
+        inside[r] = x[r] > 0.0
+    # The guess: drop what comes out negative until the rest is feasible.
+    while True:
+        size = 0
         for r in range(rank):
-            largest = max(largest, abs(b[r]))
-            inside[r] = x[r] > 0.0
-        # The guess: drop what comes out negative until the rest is feasible.
+            if inside[r]:
+                passive[size] = r
+                size += 1
+        _solve_passive(gram, b, passive, size, triangle, solution)
+        dropped = False
+        for a in range(size):
+            if solution[a] <= 0.0:
+                inside[passive[a]] = False
+                dropped = True
+        if not dropped:
+            break
+    for r in range(rank):
+        x[r] = 0.0
+    for a in range(size):
+        x[passive[a]] = solution[a]
+    # Lawson–Hanson: let in the steepest coordinate, walk to the new solution, drop what blocks.
+    for _ in range(10 * rank):
+        steepest = 1e-13 * largest
+        chosen = -1
+        for r in range(rank):
+            if not inside[r]:
+                slope = b[r]
+                for c in range(rank):
+                    slope -= gram[r, c] * x[c]
+                if slope > steepest:
+                    steepest = slope
+                    chosen = r
+        if chosen < 0:
+            break
+        inside[chosen] = True
         while True:
             size = 0
             for r in range(rank):
@@ -132,52 +158,32 @@ def nonnegative_rows(rhs, gram, first, last, out):  # type: ignore[no-untyped-de
                     passive[size] = r
                     size += 1
             _solve_passive(gram, b, passive, size, triangle, solution)
-            dropped = False
+            step = 1.0
             for a in range(size):
                 if solution[a] <= 0.0:
-                    inside[passive[a]] = False
-                    dropped = True
-            if not dropped:
+                    now = x[passive[a]]
+                    ratio = now / (now - solution[a]) if now > solution[a] else 0.0
+                    step = min(step, ratio)
+            blocked = False
+            for a in range(size):
+                r = passive[a]
+                moved = x[r] + step * (solution[a] - x[r])
+                if solution[a] <= 0.0 and moved <= 1e-14 * (x[r] + 1e-300):
+                    inside[r] = False
+                    moved = 0.0
+                    blocked = True
+                x[r] = max(moved, 0.0)
+            if not blocked:
                 break
-        x[:] = 0.0
-        for a in range(size):
-            x[passive[a]] = solution[a]
-        # Lawson–Hanson: let in the steepest coordinate, walk to the new solution, drop what blocks.
-        for _ in range(10 * rank):
-            steepest = 1e-13 * largest
-            chosen = -1
-            for r in range(rank):
-                if not inside[r]:
-                    slope = b[r]
-                    for c in range(rank):
-                        slope -= gram[r, c] * x[c]
-                    if slope > steepest:
-                        steepest = slope
-                        chosen = r
-            if chosen < 0:
-                break
-            inside[chosen] = True
-            while True:
-                size = 0
-                for r in range(rank):
-                    if inside[r]:
-                        passive[size] = r
-                        size += 1
-                _solve_passive(gram, b, passive, size, triangle, solution)
-                step = 1.0
-                for a in range(size):
-                    if solution[a] <= 0.0:
-                        now = x[passive[a]]
-                        ratio = now / (now - solution[a]) if now > solution[a] else 0.0
-                        step = min(step, ratio)
-                blocked = False
-                for a in range(size):
-                    r = passive[a]
-                    moved = x[r] + step * (solution[a] - x[r])
-                    if solution[a] <= 0.0 and moved <= 1e-14 * (x[r] + 1e-300):
-                        inside[r] = False
-                        moved = 0.0
-                        blocked = True
-                    x[r] = max(moved, 0.0)
-                if not blocked:
-                    break
+
+
+@njit(nogil=True, cache=True)
+def nonnegative_rows(rhs, gram, first, last, out):  # type: ignore[no-untyped-def]
+    """Each row of ``out`` by ``nonnegative_row``; what ``out`` holds on entry is the guess."""
+    rank = gram.shape[0]
+    triangle = np.empty((rank, rank))
+    passive = np.empty(rank, np.int64)
+    solution = np.empty(rank)
+    inside = np.zeros(rank, np.bool_)
+    for i in range(first, last):
+        nonnegative_row(rhs[i], gram, out[i], triangle, passive, solution, inside)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
 from typing import TypeVar
@@ -15,6 +17,8 @@ CELLS_PER_CHUNK = 20_000
 MOST_CHUNKS = 16
 
 Result = TypeVar("Result")
+
+_chosen: ContextVar[ThreadPoolExecutor | None] = ContextVar("_chosen", default=None)
 
 
 @cache
@@ -37,8 +41,19 @@ def patient_chunks(starts: np.ndarray) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
+@contextmanager
+def limited_to(workers: int) -> Iterator[None]:
+    """Let loops use so many threads and no more; results do not change."""
+    with ThreadPoolExecutor(workers, thread_name_prefix="tripheno-kernel") as pool:
+        token = _chosen.set(pool)
+        try:
+            yield
+        finally:
+            _chosen.reset(token)
+
+
 def in_chunks(chunks: list[tuple[int, int]], work: Callable[[int, int], Result]) -> list[Result]:
     """``work(first, last)`` for every chunk, in threads, results in the chunks' order."""
     if len(chunks) == 1:
         return [work(*chunks[0])]
-    return list(_pool().map(lambda chunk: work(*chunk), chunks))
+    return list((_chosen.get() or _pool()).map(lambda chunk: work(*chunk), chunks))

@@ -1,0 +1,129 @@
+"""Loops only: patient blocks made from cells, and written out as cells again.
+
+``place`` arrays are as long as a feature mode and hold, for the patient in hand, where a code
+stands in the patient's own list; −1 elsewhere. They are cleaned code by code, not as a whole.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tripheno.tensor.block_kernels import expand_windows
+from tripheno.tensor.vectors import ROWS
+
+
+@njit(nogil=True, cache=True)
+def costs(body):  # type: ignore[no-untyped-def]
+    """About how many cycles two passes over each patient take."""
+    patients = body.row_starts.shape[0] - 1
+    out = np.empty(patients, np.int64)
+    for i in range(patients):
+        codes = body.row_starts[i + 1] - body.row_starts[i]
+        codes += body.column_starts[i + 1] - body.column_starts[i]
+        dense = body.dense_starts[i + 1] - body.dense_starts[i]
+        entries = body.entry_starts[i + 1] - body.entry_starts[i]
+        first, last = body.window_starts[i], body.window_starts[i + 1]
+        events = body.window_rows[last] - body.window_rows[first]
+        events += body.window_columns[last] - body.window_columns[first]
+        out[i] = 1 + (200 + 20 * codes + 4 * dense + 12 * (entries + events)) // 16
+    return out
+
+
+@njit(nogil=True, cache=True)
+def measure_cells(starts, indices, values, sizes, first, last, out):  # type: ignore[no-untyped-def]
+    """out[i] = own rows, own columns and largest count of patient i."""
+    seen_rows = np.full(sizes[0], -1, np.int64)
+    seen_columns = np.full(sizes[1], -1, np.int64)
+    for i in range(first, last):
+        rows, columns, largest = 0, 0, np.int64(0)
+        for cell in range(starts[i], starts[i + 1]):
+            row, column = indices[cell, 0], indices[cell, 1]
+            if seen_rows[row] != i:
+                seen_rows[row] = i
+                rows += 1
+            if seen_columns[column] != i:
+                seen_columns[column] = i
+                columns += 1
+            largest = max(largest, np.int64(values[cell]))
+        out[i, 0], out[i, 1], out[i, 2] = rows, columns, largest
+
+
+@njit(nogil=True, cache=True)
+def own_codes(codes, begin, filled, place):  # type: ignore[no-untyped-def]
+    """Sort codes[begin:filled] and note where each stands."""
+    codes[begin:filled].sort()
+    for k in range(begin, filled):
+        place[codes[k]] = k - begin
+
+
+@njit(nogil=True, cache=True)
+def forget(codes, begin, end, place):  # type: ignore[no-untyped-def]
+    """Clean the places of one patient's codes for the next."""
+    for k in range(begin, end):
+        place[codes[k]] = -1
+
+
+@njit(nogil=True, cache=True)
+def fill_from_cells(body, starts, indices, values, sizes, first, last):  # type: ignore[no-untyped-def]
+    """Write each patient's code lists, and the counts as bytes or as entries."""
+    row_place = np.full(sizes[0], -1, np.int64)
+    column_place = np.full(sizes[1], -1, np.int64)
+    for i in range(first, last):
+        row_end, column_end = body.row_starts[i], body.column_starts[i]
+        for cell in range(starts[i], starts[i + 1]):
+            row, column = indices[cell, 0], indices[cell, 1]
+            if row_place[row] < 0:
+                row_place[row] = 0
+                body.row_codes[row_end] = row
+                row_end += 1
+            if column_place[column] < 0:
+                column_place[column] = 0
+                body.column_codes[column_end] = column
+                column_end += 1
+        own_codes(body.row_codes, body.row_starts[i], row_end, row_place)
+        own_codes(body.column_codes, body.column_starts[i], column_end, column_place)
+        columns = column_end - body.column_starts[i]
+        at = body.dense_starts[i]
+        is_dense = at < body.dense_starts[i + 1]
+        entry = body.entry_starts[i]
+        for cell in range(starts[i], starts[i + 1]):
+            row, column = row_place[indices[cell, 0]], column_place[indices[cell, 1]]
+            if is_dense:
+                body.dense[at + (row // ROWS * columns + column) * ROWS + row % ROWS] = values[cell]
+            else:
+                body.entry_rows[entry] = row
+                body.entry_columns[entry] = column
+                body.entry_values[entry] = values[cell]
+                entry += 1
+        forget(body.row_codes, body.row_starts[i], row_end, row_place)
+        forget(body.column_codes, body.column_starts[i], column_end, column_place)
+
+
+@njit(nogil=True, cache=True)
+def write_out(body, largest, starts, first, last, indices, values):  # type: ignore[no-untyped-def]
+    """Every cell as row code, column code and count, sorted where the code lists are."""
+    expanded = np.empty(largest[2], np.uint8)
+    for i in range(first, last):
+        to = starts[i]
+        row_codes = body.row_codes[body.row_starts[i] : body.row_starts[i + 1]]
+        column_codes = body.column_codes[body.column_starts[i] : body.column_starts[i + 1]]
+        rows, columns = row_codes.shape[0], column_codes.shape[0]
+        counts = body.dense[body.dense_starts[i] : body.dense_starts[i + 1]]
+        if body.window_starts[i] < body.window_starts[i + 1]:
+            expand_windows(body, i, rows, columns, expanded)
+            counts = expanded
+        elif counts.shape[0] == 0:
+            for e in range(body.entry_starts[i], body.entry_starts[i + 1]):
+                indices[to, 0] = row_codes[body.entry_rows[e]]
+                indices[to, 1] = column_codes[body.entry_columns[e]]
+                values[to] = body.entry_values[e]
+                to += 1
+            continue
+        for row in range(rows):
+            for column in range(columns):
+                count = counts[(row // ROWS * columns + column) * ROWS + row % ROWS]
+                if count > 0:
+                    indices[to, 0], indices[to, 1] = row_codes[row], column_codes[column]
+                    values[to] = count
+                    to += 1

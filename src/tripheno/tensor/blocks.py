@@ -1,0 +1,217 @@
+"""Counts as one small block per patient: own codes × own codes, in the form that costs least.
+
+A patient has a handful of the codes there are, and those meet almost everywhere: the block of own
+first-mode codes (rows) × own second-mode codes (columns) is mostly filled. Each patient's block is
+kept in one of three forms, chosen by what a pass over it costs:
+
+- *dense*: one byte a cell, no index at all;
+- *windows*: the events themselves. A cell counts the windows in which both codes occur, so
+  X_i = Σ_w m_w d_wᵀ and every product is a sum over events, never over their combinations; a cap
+  adds a negative entry for each cell above it;
+- *entries*: row, column and count, for blocks too empty, or counts too large, for a byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cholesky
+
+from tripheno.tensor import block_building_kernels as building
+from tripheno.tensor import block_kernels as kernels
+from tripheno.tensor.threads import in_chunks, patient_chunks
+from tripheno.tensor.vectors import LANES, ROWS, WIDEST
+
+COUNTS = np.arange(256.0)
+FILLED = np.minimum(COUNTS, 1.0)
+
+
+class Body(NamedTuple):
+    """The arrays of all blocks. Patient i's part of each lies between its starts[i], [i + 1]."""
+
+    row_starts: np.ndarray
+    row_codes: np.ndarray
+    column_starts: np.ndarray
+    column_codes: np.ndarray
+    dense_starts: np.ndarray
+    dense: np.ndarray  # bytes by panel of four rows, column, row
+    entry_starts: np.ndarray
+    entry_rows: np.ndarray  # positions in the patient's own lists, as in the events below
+    entry_columns: np.ndarray
+    entry_values: np.ndarray
+    window_starts: np.ndarray
+    window_rows: np.ndarray  # where a window's row events begin
+    window_columns: np.ndarray
+    event_rows: np.ndarray
+    event_columns: np.ndarray
+
+
+@dataclass(frozen=True)
+class PatientBlocks:
+    """Answers what `Cells` answers, for tensors with two feature modes."""
+
+    body: Body
+    starts: np.ndarray  # of each patient's cells, if they were written out
+    sizes: tuple[int, ...]
+    squared_norm: float  # ‖O‖² = Σ count²
+
+    @property
+    def patients(self) -> int:
+        """Number of patient rows, those without cells included."""
+        return len(self.starts) - 1
+
+    @property
+    def nonzeros(self) -> int:
+        """Number of cells with a count."""
+        return int(self.starts[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the stored counts."""
+        return sum(array.nbytes for array in self.body) + self.starts.nbytes
+
+    # ── written out ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Feature positions of every cell, written out anew each time."""
+        return self._written_out()[0]
+
+    @property
+    def values(self) -> np.ndarray:
+        """Count of every cell, written out anew each time."""
+        return self._written_out()[1]
+
+    def _written_out(self) -> tuple[np.ndarray, np.ndarray]:
+        indices = np.empty((self.nonzeros, 2), dtype=np.int32)
+        values = np.empty(self.nonzeros, dtype=np.uint32)
+        in_chunks(
+            self._chunks,
+            lambda first, last: building.write_out(
+                self.body, self._largest, self.starts, first, last, indices, values
+            ),
+        )
+        small = int(values.max(initial=0)) < 256
+        return indices, values.astype(np.uint8) if small else values
+
+    # ── how the work is shared ────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _largest(self) -> np.ndarray:
+        """Most rows (in whole panels), most columns, and largest block kept as windows."""
+        rows = -(-np.diff(self.body.row_starts) // ROWS) * ROWS
+        columns = np.diff(self.body.column_starts)
+        windowed = np.diff(self.body.window_starts) > 0
+        most = (rows * columns * windowed).max(initial=0)
+        return np.array([rows.max(initial=0), columns.max(initial=0), most], dtype=np.int64)
+
+    @cached_property
+    def _chunks(self) -> list[tuple[int, int]]:
+        body = self.body
+        cost = building.costs(body)
+        return patient_chunks(np.concatenate([[0], np.cumsum(cost)]))
+
+    def _sum_over_chunks(self, rows: int, stride: int, work: Callable[..., None]) -> np.ndarray:
+        """Σ over chunks, in their order, of what ``work`` adds to an array of its own."""
+        parts = np.empty((len(self._chunks), rows * stride))
+        number = {chunk: n for n, chunk in enumerate(self._chunks)}
+
+        def chunk(first: int, last: int) -> None:
+            part = parts[number[first, last]]
+            part[:] = 0.0
+            work(first, last, part)
+
+        in_chunks(self._chunks, chunk)
+        return np.asarray(parts.sum(axis=0).reshape(rows, stride))
+
+    # ── the products ──────────────────────────────────────────────────────────────────────────
+
+    def patient_product(self, features: Sequence[np.ndarray]) -> np.ndarray:
+        """MTTKRP of the patient mode, O₍₁₎Π."""
+        (first_factor, second_factor), stride, tail = _in_vectors(features)
+        out = np.empty((self.patients, features[0].shape[1]))
+        in_chunks(
+            self._chunks,
+            lambda first, last: kernels.patient_rows(
+                self.body, COUNTS, first_factor, second_factor, stride, tail, self._largest,
+                first, last, out,
+            ),
+        )  # fmt: skip
+        return out
+
+    def update_patients(
+        self,
+        features: Sequence[np.ndarray],
+        gram: np.ndarray,
+        *,
+        nonnegative: bool,
+        guess: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The patient factor that fits best, and the MTTKRP of the first feature mode: one pass."""
+        (first_factor, second_factor), stride, tail = _in_vectors(features)
+        rank = len(gram)
+        patients = np.zeros((self.patients, rank))
+        if guess is not None:
+            patients[:] = guess
+        lower = cholesky(gram, lower=True)
+        triangles = np.tril(lower, -1) + np.tril(lower, -1).T + np.diag(1.0 / np.diag(lower))
+        gram = np.ascontiguousarray(gram)
+
+        def work(first: int, last: int, part: np.ndarray) -> None:
+            kernels.solve_and_add(
+                self.body, COUNTS, first_factor, second_factor, stride, tail, self._largest,
+                gram, triangles, nonnegative, first, last, patients, part,
+            )  # fmt: skip
+
+        total = self._sum_over_chunks(self.sizes[0], stride, work)
+        return patients, np.ascontiguousarray(total[:, :rank])
+
+    def feature_product(
+        self, features: Sequence[np.ndarray], patient_factor: np.ndarray, mode: int
+    ) -> np.ndarray:
+        """MTTKRP of a feature mode, O₍ₙ₎Π; mode 0 is the first feature mode."""
+        factors, stride, tail = _in_vectors(features)
+        patients = np.ascontiguousarray(patient_factor, dtype=np.float64)
+        kernel = (kernels.add_rows, kernels.add_columns)[mode]
+
+        def work(first: int, last: int, part: np.ndarray) -> None:
+            kernel(
+                self.body, COUNTS, factors[1 - mode], patients, stride, tail, self._largest,
+                first, last, part,
+            )  # fmt: skip
+
+        total = self._sum_over_chunks(self.sizes[mode], stride, work)
+        return np.ascontiguousarray(total[:, : patients.shape[1]])
+
+    def at_cells(
+        self, features: Sequence[np.ndarray], patient_factor: np.ndarray
+    ) -> tuple[float, float]:
+        """Σ (model − count)² and Σ model · count over the cells that hold a count."""
+        (first_factor, second_factor), stride, _ = _in_vectors(features)
+        patients = np.ascontiguousarray(patient_factor, dtype=np.float64)
+
+        def work(first: int, last: int, part: np.ndarray) -> None:
+            kernels.errors_at_cells(
+                self.body, (COUNTS, FILLED), first_factor, second_factor, patients, stride,
+                self._largest, first, last, part,
+            )  # fmt: skip
+
+        squared, inner = self._sum_over_chunks(1, 2, work)[0]
+        return float(squared), float(inner)
+
+
+def _in_vectors(features: Sequence[np.ndarray]) -> tuple[list[np.ndarray], int, tuple[int, ...]]:
+    """Flat factors with rows filled to whole vectors, the length of a row, and the last width."""
+    rank = features[0].shape[1]
+    vectors = -(-rank // LANES)
+    stride = vectors * LANES
+    flat = []
+    for factor in features:
+        wide = np.zeros((len(factor), stride))
+        wide[:, :rank] = factor
+        flat.append(wide.reshape(-1))
+    return flat, stride, (0,) * ((vectors - 1) % WIDEST + 1)
