@@ -98,7 +98,7 @@ def test_the_residuals_of_trip_go_to_zero(constraint):
     settings = SolverSettings(RANK, "trip", constraint=constraint, tol=1e-15, max_iter=200)
     history = fit(tensors, settings).history
     first, last = history[0], history[-1]
-    assert last.primal < 1e-3 * first.primal
+    assert last.primal < 1e-2 * first.primal
     assert last.dual < 1e-2 * first.dual
     third = len(history) // 3
     thirds = [history[n * third : (n + 1) * third] for n in range(3)]
