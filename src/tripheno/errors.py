@@ -199,6 +199,24 @@ class MaskReuse(PolicyError):
     code = "TRIP-E402"
 
 
+class NothingLeft(PolicyError):
+    """Every code of a mode is below the smallest count that may be used, network-wide.
+
+    Lower --min-cell where that is allowed, roll codes up to broader ones, or add hospitals.
+    """
+
+    code = "TRIP-E403"
+
+
+class BrokenChain(PolicyError):
+    """An audit log was changed, cut or put together from parts: a line does not follow its past.
+
+    The message names the first line that does not hold. What stands before it does.
+    """
+
+    code = "TRIP-E404"
+
+
 # ── exit 5: network and messages ──────────────────────────────────────────────────────────────
 
 

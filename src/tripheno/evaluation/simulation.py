@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tripheno.errors import EmptyTensor, SettingsError, TooManyHospitals
 from tripheno.exchange import MakeSums
+from tripheno.privacy.small_cells import people_per_code, without_small_cells
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import factor_match_score
-from tripheno.vocabulary.alignment import align_plainly
+from tripheno.vocabulary.aligners import Aligner, AlignKind, TokenAligner, VocabularyAligner
+from tripheno.vocabulary.alignment import align_plainly, align_privately
 from tripheno.vocabulary.axis import Axis
 
 
@@ -27,6 +29,8 @@ class Federation:
     tensors: dict[str, CountTensor]
     axes: tuple[Axis, ...]
     alignment_seconds: float = 0.0
+    align: AlignKind = "tokens"
+    codes_removed: dict[str, int] = field(default_factory=dict)  # by mode, for small cells
 
     @property
     def nonzeros(self) -> int:
@@ -34,15 +38,33 @@ class Federation:
         return sum(tensor.nonzeros for tensor in self.tensors.values())
 
 
-def assemble(tensors: Mapping[str, CountTensor]) -> Federation:
-    """Bring every hospital's tensor onto the axes they share."""
+def assemble(
+    tensors: Mapping[str, CountTensor], align: AlignKind = "tokens", *, seed: int = 0
+) -> Federation:
+    """Bring every hospital's tensor onto the axes they share, without showing code lists.
+
+    A simulation's `vocabulary` has for its public list every code that any hospital has.
+    """
     for name, tensor in tensors.items():
         if tensor.nonzeros == 0:
             raise EmptyTensor("This hospital has no cell", where=name, fix="leave it out")
     started = time.perf_counter()
-    axes = align_plainly([tensor.axes for tensor in tensors.values()])
+    people = {name: people_per_code(tensor) for name, tensor in tensors.items()}
+    own = {name: tensor.axes for name, tensor in tensors.items()}
+    aligner: Aligner = TokenAligner(seed)
+    if align == "vocabulary":
+        public = align_plainly(list(own.values()))
+        aligner = VocabularyAligner({a.mode: a.codes for a in public if a.codes}, seed)
+    axes = align_privately(own, people, aligner)
     aligned = {name: tensor.on_axes(axes) for name, tensor in tensors.items()}
-    return Federation(aligned, axes, time.perf_counter() - started)
+    return Federation(aligned, axes, time.perf_counter() - started, align)
+
+
+def drop_small_cells(federation: Federation, fewest: int, make: MakeSums) -> Federation:
+    """The federation without the codes that fewer than so many people in it have."""
+    tensors, removed = without_small_cells(federation.tensors, fewest, make)
+    axes = next(iter(tensors.values())).axes
+    return replace(federation, tensors=tensors, axes=axes, codes_removed=removed)
 
 
 def share_out(
