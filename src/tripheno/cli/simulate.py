@@ -145,7 +145,7 @@ def simulate(
     with Progress() as progress, spoken_warnings():
         tensors, inputs = federation_from_files(sites, hospitals, skew, seed)
         federation = assemble(tensors, align.value, seed=seed)
-        kind = cast("SumsKind | None", sums.value if sums else None)
+        kind: SumsKind | None = sums.value if sums else None
         if min_cell is not None:
             _, make = sums_for(kind, len(tensors), seed)
             federation = drop_small_cells(federation, min_cell, make)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tripheno.errors import EmptyTensor, SettingsError, TooManyHospitals
-from tripheno.exchange import MakeSums
+from tripheno.exchange import Listener, MakeSums
 from tripheno.privacy.small_cells import people_per_code, without_small_cells
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import Method, SolverSettings
@@ -113,6 +113,7 @@ def run_methods(
     *,
     sums: MakeSums | None = None,
     announce: Announce | None = None,
+    listeners: Mapping[Method, Listener] | None = None,
 ) -> dict[Method, Solution]:
     """Every method from the same start on the same federation."""
     found: dict[Method, Solution] = {}
@@ -123,5 +124,6 @@ def run_methods(
                 announce(method, line)
 
         chosen = replace(settings, method=method)
-        found[method] = fit(federation.tensors, chosen, sums=sums, watch=watch)
+        listen = (listeners or {}).get(method)
+        found[method] = fit(federation.tensors, chosen, sums=sums, watch=watch, listen=listen)
     return found
