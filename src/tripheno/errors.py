@@ -217,6 +217,16 @@ class BrokenChain(PolicyError):
     code = "TRIP-E404"
 
 
+class InsecureRefused(PolicyError):
+    """A protocol known to be insecure was asked for without saying that this is accepted.
+
+    `--align polynomial` is the seed paper's protocol: the server can read every hospital's code
+    list. It is for synthetic data and for study; say `--insecure` if that is what you have.
+    """
+
+    code = "TRIP-E405"
+
+
 # ── exit 5: network and messages ──────────────────────────────────────────────────────────────
 
 

@@ -6,12 +6,18 @@ import json
 
 import pytest
 
-from tripheno.errors import BadMessage, BadShape
+from tripheno.errors import BadMessage, BadShape, InsecureRefused
 from tripheno.exchange import InProcessChannel
 from tripheno.testing.aligner_contract import EXAMPLE, AlignerContract, overlapping
 from tripheno.vocabulary.aligners import TokenAligner, VocabularyAligner
 from tripheno.vocabulary.alignment import align_plainly, align_privately
 from tripheno.vocabulary.axis import Axis
+from tripheno.vocabulary.polynomial import (
+    Insecure,
+    PolynomialAligner,
+    PolynomialHospital,
+    PolynomialServer,
+)
 from tripheno.vocabulary.tokens import TokenDesk, _read_tokens, tokens_of
 
 
@@ -28,6 +34,42 @@ class TestTokens(AlignerContract):
 class TestPublicList(AlignerContract):
     def make_aligner(self, hospitals):
         return VocabularyAligner(public(hospitals), 0)
+
+
+@pytest.mark.filterwarnings("ignore::tripheno.vocabulary.polynomial.Insecure")
+class TestPolynomial(AlignerContract):
+    def make_aligner(self, hospitals):
+        return PolynomialAligner(0, insecure=True)
+
+
+def test_polynomials_are_refused_unless_their_insecurity_is_accepted():
+    with pytest.raises(InsecureRefused, match="shows every hospital's code list"):
+        PolynomialAligner(0)
+    with pytest.warns(Insecure, match="insecure"):
+        PolynomialAligner(0, insecure=True).align(EXAMPLE)
+
+
+def test_a_server_that_knows_the_codes_reads_every_list_from_the_polynomials():
+    """Why it is called insecure."""
+    known = tuple(f"{n:03d}" for n in range(400))
+    secret = tuple(known[n] for n in range(0, 400, 3))
+    sent = PolynomialHospital(secret, 1 << 60).polynomial()
+    curious = PolynomialHospital(known, 1 << 59)
+    zeros = curious.zeros_of(sent)
+    assert tuple(code for code, zero in zip(known, zeros, strict=True) if zero) == secret
+
+
+@pytest.mark.parametrize("data", [b"1", b"\xff" * 8])
+def test_malformed_polynomials_are_refused(data):
+    with pytest.raises(BadMessage):
+        PolynomialServer([data])
+
+
+def test_cells_whose_sizes_differ_between_hospitals_are_refused():
+    server = PolynomialServer([])
+    for reported in ([{3: 2}, {3: 1}], [{3: 2}, {}], [{2: 1}, {2: 1}]):
+        with pytest.raises(BadMessage):
+            server.sizes(reported)
 
 
 @pytest.fixture

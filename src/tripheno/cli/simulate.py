@@ -59,6 +59,7 @@ class AlignChoice(StrEnum):
 
     tokens = "tokens"
     vocabulary = "vocabulary"
+    polynomial = "polynomial"
 
 
 def simulate(
@@ -107,6 +108,9 @@ def simulate(
     align: Annotated[
         AlignChoice, typer.Option(help="How hospitals agree on common axes.")
     ] = AlignChoice.tokens,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Accept that --align polynomial shows code lists.")
+    ] = False,
     min_cell: Annotated[
         int | None,
         typer.Option(help="Drop codes that fewer people than this have, network-wide.", min=1),
@@ -144,7 +148,7 @@ def simulate(
     check_folder(out_dir)
     with Progress() as progress, spoken_warnings():
         tensors, inputs = federation_from_files(sites, hospitals, skew, seed)
-        federation = assemble(tensors, align.value, seed=seed)
+        federation = assemble(tensors, align.value, seed=seed, insecure=insecure)
         kind: SumsKind | None = sums.value if sums else None
         if min_cell is not None:
             _, make = sums_for(kind, len(tensors), seed)

@@ -20,6 +20,7 @@ from tripheno.tensor.factors import factor_match_score
 from tripheno.vocabulary.aligners import Aligner, AlignKind, TokenAligner, VocabularyAligner
 from tripheno.vocabulary.alignment import align_plainly, align_privately
 from tripheno.vocabulary.axis import Axis
+from tripheno.vocabulary.polynomial import PolynomialAligner
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,16 @@ class Federation:
 
 
 def assemble(
-    tensors: Mapping[str, CountTensor], align: AlignKind = "tokens", *, seed: int = 0
+    tensors: Mapping[str, CountTensor],
+    align: AlignKind = "tokens",
+    *,
+    seed: int = 0,
+    insecure: bool = False,
 ) -> Federation:
     """Bring every hospital's tensor onto the axes they share, without showing code lists.
 
     A simulation's `vocabulary` has for its public list every code that any hospital has.
+    `polynomial` is the seed's insecure protocol, and must be accepted as such.
     """
     for name, tensor in tensors.items():
         if tensor.nonzeros == 0:
@@ -51,13 +57,20 @@ def assemble(
     started = time.perf_counter()
     people = {name: people_per_code(tensor) for name, tensor in tensors.items()}
     own = {name: tensor.axes for name, tensor in tensors.items()}
-    aligner: Aligner = TokenAligner(seed)
-    if align == "vocabulary":
-        public = align_plainly(list(own.values()))
-        aligner = VocabularyAligner({a.mode: a.codes for a in public if a.codes}, seed)
-    axes = align_privately(own, people, aligner)
+    axes = align_privately(own, people, _aligner(align, own, seed, insecure))
     aligned = {name: tensor.on_axes(axes) for name, tensor in tensors.items()}
     return Federation(aligned, axes, time.perf_counter() - started, align)
+
+
+def _aligner(
+    align: AlignKind, own: Mapping[str, tuple[Axis, ...]], seed: int, insecure: bool
+) -> Aligner:
+    if align == "polynomial":
+        return PolynomialAligner(seed, insecure=insecure)
+    if align == "vocabulary":
+        public = align_plainly(list(own.values()))
+        return VocabularyAligner({axis.mode: axis.codes for axis in public if axis.codes}, seed)
+    return TokenAligner(seed)
 
 
 def drop_small_cells(federation: Federation, fewest: int, make: MakeSums) -> Federation:

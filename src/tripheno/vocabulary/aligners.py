@@ -22,8 +22,7 @@ from tripheno.vocabulary.hospital_key import HospitalKeyDesk, agree_on_hospital_
 from tripheno.vocabulary.public_list import counting, kept_slots, people_in_slots, slots
 from tripheno.vocabulary.tokens import Places, TokenDesk, places_by_hospital, unite_tokens
 
-AlignKind = Literal["tokens", "vocabulary"]
-ALIGN_KINDS: tuple[AlignKind, ...] = ("tokens", "vocabulary")
+AlignKind = Literal["tokens", "vocabulary", "polynomial"]
 
 People = dict[str, dict[str, int]]
 """Mode → code → how many people of one hospital have it."""
