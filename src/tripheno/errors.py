@@ -111,6 +111,18 @@ class RunNotFound(SettingsError):
     code = "TRIP-E203"
 
 
+class BadSiteSettings(SettingsError):
+    """A hospital's settings file (`site.toml`) cannot be used. All faults are listed together."""
+
+    code = "TRIP-E231"
+
+
+class MissingExtra(SettingsError):
+    """An optional part of tripheno is needed and not installed. The message says how to add it."""
+
+    code = "TRIP-E232"
+
+
 # ── exit 3: data ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -170,6 +182,75 @@ class TooManyHospitals(DataError):
     """A split asks for more hospitals than there are patients to share out."""
 
     code = "TRIP-E307"
+
+
+class MissingTable(DataError):
+    """A table that this source needs was not found. The message says what was found instead."""
+
+    code = "TRIP-E310"
+
+
+class MissingColumn(DataError):
+    """A table lacks columns that this source needs. The message says which it has instead.
+
+    A table that seems to have one long column was written with another delimiter.
+    """
+
+    code = "TRIP-E311"
+
+
+class UnreadableTable(DataError):
+    """A table's file is damaged: cut off, malformed, or not in UTF-8.
+
+    The message names the file and the line, never the line's content. Nothing of it was used.
+    """
+
+    code = "TRIP-E312"
+
+
+class EmptyMode(DataError):
+    """A mode came out empty: every row of its tables was dropped.
+
+    The message counts the rows by the reason they were dropped for. A wider window (person), other
+    modes, or one of the options named in the message usually helps.
+    """
+
+    code = "TRIP-E313"
+
+
+class UnknownRecords(DataError):
+    """The folder or database does not look like the source it was said to be."""
+
+    code = "TRIP-E314"
+
+
+class BadReferenceRanges(DataError):
+    """A file of reference ranges cannot be used.
+
+    It needs a column with the test (code, concept_id, itemid, lab or label) and the columns low
+    and high; an empty bound is open.
+    """
+
+    code = "TRIP-E315"
+
+
+class BadGrouping(DataError):
+    """A file that rolls codes up into groups cannot be used.
+
+    It needs the columns code and group, and may have label; or the phecode catalogue's own headers.
+    """
+
+    code = "TRIP-E316"
+
+
+class UnknownCodes(DataError):
+    """No code of a mode is known to the phenotypes, so no patient can be scored on them.
+
+    Phenotypes are lists of codes: new patients must be coded in the system of the run, rolled up
+    in the same way. Single unknown codes are only counted and left out.
+    """
+
+    code = "TRIP-E320"
 
 
 # ── exit 4: policy ────────────────────────────────────────────────────────────────────────────
@@ -261,6 +342,15 @@ class CannotAgreeOnScale(BadMessage):
     """A contribution is too large for every scale that was tried. Nothing was clipped or sent."""
 
     code = "TRIP-E504"
+
+
+class DatabaseUnreachable(NetworkError):
+    """The hospital's database could not be reached or refused the connection.
+
+    The message never repeats the address, for it may hold a password.
+    """
+
+    code = "TRIP-E531"
 
 
 # ── exit 6: peers ─────────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,11 @@ from tripheno import __version__
 from tripheno.cli import audit
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
+from tripheno.cli.ingest import ingest
+from tripheno.cli.rank import rank
+from tripheno.cli.report import report
 from tripheno.cli.simulate import simulate
+from tripheno.cli.transform import transform
 from tripheno.errors import RunFailed, TriphenoError
 
 app = typer.Typer(
@@ -53,7 +57,7 @@ def _in_words(fault: Exception) -> str:
     return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
 
 
-for _command in (demo, simulate, explain):
+for _command in (demo, ingest, simulate, rank, transform, report, explain):
     app.command()(_guarded(_command))
 
 audit_app = typer.Typer(help="What left, and whether the record of it holds.", no_args_is_help=True)

@@ -28,7 +28,7 @@ class Recovered(NamedTuple):
 def recovery(
     names: list[str], planted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
 ) -> list[Recovered]:
-    """For every planted phenotype the most similar component, one component for one phenotype.
+    """For every planted phenotype the most similar component.
 
     ``planted`` and ``found`` map each mode to an array of codes × phenotypes.
     """

@@ -197,7 +197,7 @@ class KeyDesk:
         return b""
 
     def _pair_secret(self, public: bytes, name: str) -> bytes:
-        assert self._transcript is not None  # noqa: S101 - _agree looked
+        assert self._transcript is not None
         first, second = sorted([self.name, name], key=self.roster.index)
         shared = _exchange(self._private, public, name)
         return expand(extract(self._transcript, shared), _json(["pair", first, second]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,8 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """One column in its canonical type, refusing to lose anything on the way."""
     if pa.types.is_null(column.type):  # a column of nothing but gaps has no type of its own
         return pa.chunked_array([pa.nulls(len(column), kind)])
+    if column.type == kind:
+        return column.unify_dictionaries() if pa.types.is_dictionary(kind) else column
     if pa.types.is_dictionary(kind):
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
@@ -161,10 +164,18 @@ def _value_faults(columns: dict[str, pa.ChunkedArray]) -> list[str]:
     elif pc.min(columns["patient"]).as_py() < 0:
         faults.append("'patient' has negative numbers")
     for name in ("mode", "code"):
-        blank = pc.sum(pc.equal(pc.utf8_trim_whitespace(columns[name].cast(pa.string())), ""))
-        if blank.as_py():
-            faults.append(f"'{name}' is blank in {blank.as_py():,} rows")
+        blank = sum(_blanks(chunk) for chunk in columns[name].chunks)
+        if blank:
+            faults.append(f"'{name}' is blank in {blank:,} rows")
     return faults
+
+
+def _blanks(chunk: pa.DictionaryArray) -> int:
+    """Rows whose text is blank; only the dictionary is searched unless there are some."""
+    blank = pc.equal(pc.utf8_trim_whitespace(chunk.dictionary), "")
+    if not pc.any(blank).as_py():
+        return 0
+    return int(pc.sum(pc.take(blank, chunk.indices)).as_py())
 
 
 def write_events(table: pa.Table, path: Path, rule: CountingRule) -> None:
@@ -175,6 +186,23 @@ def write_events(table: pa.Table, path: Path, rule: CountingRule) -> None:
     temporary = path.with_name(path.name + ".part")
     pq.write_table(checked.replace_schema_metadata(metadata), temporary, compression="zstd")
     temporary.replace(path)
+
+
+def stream_events(batches: Iterable[pa.RecordBatch], path: Path, rule: CountingRule) -> int:
+    """Write events as they come, a batch in memory at a time, and say how many there were.
+
+    The batches have the event schema; what is read back is checked like any other file.
+    """
+    note = {_RULE_KEY: json.dumps(asdict(rule), sort_keys=True).encode()}
+    temporary, rows = path.with_name(path.name + ".part"), 0
+    with pq.ParquetWriter(
+        temporary, EVENT_SCHEMA.with_metadata(note), compression="zstd"
+    ) as writer:
+        for batch in batches:
+            writer.write_batch(batch.replace_schema_metadata(note))
+            rows += batch.num_rows
+    temporary.replace(path)
+    return rows
 
 
 def read_events(path: Path) -> pa.Table:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tripheno.errors import TriphenoWarning
 from tripheno.evaluation.recovery import Recovered, recovery
 from tripheno.evaluation.simulation import Announce, Federation, assemble
 from tripheno.provenance import fingerprint
@@ -16,7 +13,6 @@ from tripheno.records.synthetic import SyntheticNetwork, synthetic_network
 from tripheno.records.synthetic_presets import DEMO_RANK, demo_settings
 from tripheno.report.phenotypes import phenotypes_of
 from tripheno.report.study import Study, run_study
-from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.tensor.count_tensor import CountTensor
@@ -40,10 +36,7 @@ def demonstrate(
     result = run_study(study, folder, started, announce)
     planted = [phenotype.name for phenotype in network.planted]
     together = _recovered(network, federation, result["solutions"]["trip"])
-    alone = {
-        name: _recovered(network, federation, _alone(name, tensor, settings))
-        for name, tensor in federation.tensors.items()
-    }
+    alone = {name: _recovered(network, federation, model) for name, model in result["own"].items()}
     shown = result["solutions"]["trip"]
     result["hospitals"] = list(tensors)
     result["planted"] = [
@@ -58,13 +51,6 @@ def demonstrate(
     result["phenotypes"] = _phenotype_rows(shown, together)
     result["sentences"] = _sentences(result)
     return result
-
-
-def _alone(name: str, tensor: CountTensor, settings: SolverSettings) -> Solution:
-    """What a hospital finds from its own patients."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TriphenoWarning)
-        return fit({name: tensor}, replace(settings, method="central", track_rmse=False))
 
 
 def _recovered(

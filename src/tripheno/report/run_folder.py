@@ -19,7 +19,7 @@ from tripheno import __version__
 from tripheno.errors import OutputExists, RunNotFound
 from tripheno.evaluation.communication import seconds_at_15_mbps
 from tripheno.evaluation.simulation import Comparison, Federation
-from tripheno.report.phenotypes import Phenotype
+from tripheno.report.phenotypes import Phenotype, from_plain, to_plain
 from tripheno.solver.solution import Solution
 from tripheno.vocabulary.axis import Axis
 
@@ -35,6 +35,7 @@ class Run:
     wall_seconds: float
     compare: Mapping[str, Comparison] = field(default_factory=dict)
     sums: str = "plain"
+    comparison: Mapping[str, Any] = field(default_factory=dict)  # methods and models side by side
 
     def summary(self) -> dict[str, Any]:
         """The content of ``run.json``."""
@@ -65,6 +66,7 @@ class Run:
             "weights": solution.weights.tolist(),
             "rmse": solution.rmse._asdict(),
             "restart_match": list(solution.restart_match),
+            "component_match": list(solution.component_match),
             "seconds": {
                 "alignment": self.federation.alignment_seconds,
                 "compute_max_hospital": costs.seconds_slowest_hospital,
@@ -101,12 +103,45 @@ def write_run(folder: Path, run: Run) -> None:
     for n, (axis, factor) in enumerate(zip(solution.axes, solution.factors, strict=True)):
         bias = None if solution.bias is None else solution.bias[n]
         _write_parquet(factors / f"{axis.mode}.parquet", _factor_table(axis, factor, bias))
-    write_text(folder / "phenotypes.json", _json([_plain(p) for p in run.phenotypes]))
+    write_text(folder / "phenotypes.json", _json([to_plain(p) for p in run.phenotypes]))
     write_text(folder / "phenotypes.csv", _phenotype_csv(run.phenotypes))
+    write_text(folder / "comparison.json", _json(dict(run.comparison)))
     lines = [json.dumps(line._asdict()) for line in solution.history]
     write_text(folder / "history.jsonl", "\n".join(lines) + "\n")
     _write_patients(folder / "local", solution)
     write_text(folder / "run.json", _json(run.summary()))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a page shows of a run: no patient's row is in it."""
+
+    run: dict[str, Any]
+    phenotypes: list[Phenotype]
+    history: list[dict[str, Any]]
+    comparison: dict[str, Any]
+
+
+def read_report(folder: Path) -> Report:
+    """A run folder's results; of several methods in one folder, those of `trip`."""
+    summary = read_summary(folder)
+    if summary["method"] == "all":
+        return read_report(folder / "trip")
+    try:
+        phenotypes = json.loads((folder / "phenotypes.json").read_text(encoding="utf-8"))
+        lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        comparison = folder / "comparison.json"
+        beside = json.loads(comparison.read_text(encoding="utf-8")) if comparison.exists() else {}
+        return Report(
+            summary,
+            [from_plain(plain) for plain in phenotypes],
+            [json.loads(line) for line in lines if line.strip()],
+            beside,
+        )
+    except (ValueError, KeyError, TypeError, OSError) as fault:
+        raise RunNotFound(
+            f"{folder} is no complete run folder", why=type(fault).__name__, fix="run it again"
+        ) from None
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
@@ -154,33 +189,18 @@ def _factor_table(axis: Axis, factor: np.ndarray, bias: np.ndarray | None) -> pa
     return pa.table(columns)
 
 
-def _plain(phenotype: Phenotype) -> dict[str, Any]:
-    return {
-        "phenotype": phenotype.number,
-        "title": phenotype.title,
-        "weight": phenotype.weight,
-        "share": phenotype.share,
-        "codes": {
-            mode: [
-                {"position": c.position, "code": c.code, "label": c.name, "weight": c.weight,
-                 "share": c.share}
-                for c in ranked
-            ]
-            for mode, ranked in phenotype.codes.items()
-        },
-    }  # fmt: skip
-
-
 def _phenotype_csv(phenotypes: list[Phenotype]) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["phenotype", "title", "mode", "rank", "code", "label", "weight", "share"])
+    heading = ["phenotype", "title", "mode", "rank", "code", "label", "weight", "share"]
+    writer.writerow([*heading, "specificity"])
     for phenotype in phenotypes:
         for mode, ranked in phenotype.codes.items():
             for place, code in enumerate(ranked, start=1):
                 writer.writerow(
                     [phenotype.number, phenotype.title, mode, place, code.code or code.position,
-                     code.name, f"{code.weight:.6g}", f"{code.share:.4f}"]
+                     code.name, f"{code.weight:.6g}", f"{code.share:.4f}",
+                     f"{code.specificity:.4f}"]
                 )  # fmt: skip
     return stream.getvalue()
 

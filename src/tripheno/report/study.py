@@ -15,6 +15,8 @@ import numpy as np
 from tripheno import __version__
 from tripheno.errors import SettingsError
 from tripheno.evaluation.communication import MEGABYTE
+from tripheno.evaluation.origin import origins, own_models
+from tripheno.evaluation.prevalence import prevalence_of
 from tripheno.evaluation.simulation import (
     Announce,
     Federation,
@@ -26,9 +28,10 @@ from tripheno.exchange.keys import Identity, from_seed
 from tripheno.exchange.simulated import SumsKind, sums_for
 from tripheno.privacy.audit import AuditLog
 from tripheno.provenance import file_fingerprint, provenance
+from tripheno.report.models_table import models_table
 from tripheno.report.page import render_page
-from tripheno.report.phenotypes import phenotypes_of
-from tripheno.report.run_folder import Run, write_run, write_text
+from tripheno.report.phenotypes import Evidence, phenotypes_of
+from tripheno.report.run_folder import Run, read_report, write_run, write_text
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.tensor.count_tensor import CountTensor
@@ -95,23 +98,25 @@ def run_study(
         listeners={method: log.listen for method, log in logs.items()},
     )  # fmt: skip
     rows = comparison_rows(solutions)
+    several = len(study.federation.tensors) > 1
+    own = own_models(study.federation, settings) if several and "local" in solutions else {}
     runs = {
-        method: _run_of(solution, study, solutions, started)
+        method: _run_of(solution, study, solutions, own, rows=rows, started=started)
         for method, solution in solutions.items()
     }
     if study.every:
         for method, run in runs.items():
-            _write_whole(folder / method, run, rows)
+            _write_whole(folder / method, run)
             _write_audit(folder / method, logs.get(method))
         summary = _summary_of_all(runs, rows)
-        write_text(folder / "report.html", _page(runs["trip"], rows))
+        write_text(folder / "report.html", render_page(read_report(folder / "trip")))
         write_run_summary(folder, summary)
     else:
         run = runs[settings.method]
-        _write_whole(folder, run, rows)
+        _write_whole(folder, run)
         _write_audit(folder, logs.get(settings.method))
         summary = run.summary()
-    return {"summary": summary, "comparison": rows, "solutions": solutions}
+    return {"summary": summary, "comparison": rows, "solutions": solutions, "own": own}
 
 
 def _audit_log(study: Study, method: Method) -> AuditLog:
@@ -158,7 +163,13 @@ def comparison_rows(solutions: Mapping[Method, Solution]) -> list[dict[str, Any]
 
 
 def _run_of(
-    solution: Solution, study: Study, solutions: Mapping[Method, Solution], started: float
+    solution: Solution,
+    study: Study,
+    solutions: Mapping[Method, Solution],
+    own: Mapping[str, Solution],
+    *,
+    rows: list[dict[str, Any]],
+    started: float,
 ) -> Run:
     method, central = solution.settings.method, solutions.get("central")
     pairs = {}
@@ -166,14 +177,23 @@ def _run_of(
         pairs["central"] = compare(solution, central)
         if "local" in solutions:
             pairs["local"] = compare(solutions["local"], central)
+    evidence = Evidence(
+        origins(solution, own) if own else None,
+        prevalence_of(_memberships(solution, study.federation), solution.factors),
+        list(solution.component_match) or None,
+    )
     return Run(
         solution,
         study.federation,
-        phenotypes_of(solution, study.names.get(method)),
+        phenotypes_of(solution, study.names.get(method), evidence),
         provenance(solution.settings.to_dict(), study.inputs),
         time.perf_counter() - started,
         pairs,
-        _sums_of(method, study),
+        sums=_sums_of(method, study),
+        comparison={
+            "methods": rows,
+            "table": models_table(solution, central, own) if own else None,
+        },
     )
 
 
@@ -187,14 +207,17 @@ def _sums_of(method: Method, study: Study) -> str:
     return sums_for(study.sums, len(study.federation.tensors), study.settings.seed)[0]
 
 
-def _write_whole(folder: Path, run: Run, rows: list[dict[str, Any]]) -> None:
+def _memberships(solution: Solution, federation: Federation) -> dict[str, np.ndarray]:
+    """Patients by hospital; the central model keeps them in one pile, in the hospitals' order."""
+    sizes = [tensor.patients for tensor in federation.tensors.values()]
+    pile = np.concatenate(list(solution.patient_factors.values()))[:, : len(solution.weights)]
+    parts = np.split(pile, np.cumsum(sizes)[:-1])
+    return dict(zip(federation.tensors, parts, strict=True))
+
+
+def _write_whole(folder: Path, run: Run) -> None:
     write_run(folder, run)
-    write_text(folder / "report.html", _page(run, rows))
-
-
-def _page(run: Run, rows: list[dict[str, Any]]) -> str:
-    shown = rows if all(row["rmse_gap"] is not None for row in rows) else []
-    return render_page(run.summary(), run.phenotypes, shown)
+    write_text(folder / "report.html", render_page(read_report(folder)))
 
 
 def _summary_of_all(runs: Mapping[Method, Run], rows: list[dict[str, Any]]) -> dict[str, Any]:

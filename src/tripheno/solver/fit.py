@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from tripheno.errors import TriphenoWarning
 from tripheno.exchange import Listener, MakeSums
 from tripheno.solver.federated import solve_federated
@@ -14,7 +16,7 @@ from tripheno.solver.loop import Watch
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import factor_match_score
+from tripheno.tensor.factors import match_components
 
 
 def fit(
@@ -44,8 +46,12 @@ def fit(
     for warning in said:
         warnings.warn(warning, stacklevel=2)
     others = (other for other, _ in found if other is not best)
-    match = tuple(factor_match_score(other.factors, best.factors) for other in others)
-    return replace(best, restart_match=match)
+    match = [match_components(best.factors, other.factors).similarity for other in others]
+    return replace(
+        best,
+        restart_match=tuple(float(one.mean()) for one in match),
+        component_match=tuple(float(value) for value in np.mean(match, axis=0)),
+    )
 
 
 def _once(

@@ -83,7 +83,7 @@ def normal_equations(
     review = _review(state) if news.asked == 0 else _no_review()
     state = _products(state, news.asked)
     patients = state.patients
-    assert state.mttkrp is not None  # noqa: S101 - set by _products
+    assert state.mttkrp is not None  # set by _products
     return state, NormalEquations(state.mttkrp, patients.T @ patients, review)
 
 
@@ -97,8 +97,8 @@ def propose(
     if news.first:
         state = _products(state, n, local=rules.products_from_local)
         state = _set_penalty(state, n, news.penalty, rules)
-    assert state.mttkrp is not None  # noqa: S101 - set when the mode was first asked for
-    assert state.gram is not None  # noqa: S101
+    assert state.mttkrp is not None  # set when the mode was first asked for
+    assert state.gram is not None
     omega, dual, shared = state.penalties[n], state.consensus_dual[n], state.shared_factors[n]
     left = rules.data_weight * state.gram + np.diag(omega)
     right = rules.data_weight * state.mttkrp + shared * omega + dual
@@ -189,7 +189,7 @@ def _set_penalty(state: HospitalState, n: int, penalty: float, rules: TripRules)
     A component that a hospital hardly has gets little weight in the consensus: proposals count by
     the data behind them. The floor keeps a hospital without any of it in the round.
     """
-    assert state.gram is not None  # noqa: S101
+    assert state.gram is not None
     omega = np.full(len(state.gram), penalty)
     if rules.penalty_follows_data:
         floor = 1e-9 * (float(np.trace(state.gram)) + state.tensor.squared_norm) / len(state.gram)

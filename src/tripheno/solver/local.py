@@ -19,6 +19,7 @@ from tripheno.exchange.sums import Handler
 from tripheno.solver.federated import common_axes, gathered, solution_of, solve_federated
 from tripheno.solver.loop import Outcome, Watch, first_factors, release
 from tripheno.solver.messages import Begin, OwnFactors, Totals
+from tripheno.solver.server import ExactServer
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
@@ -33,7 +34,7 @@ def solve_local(
     watch: Watch | None = None,
     listen: Listener | None = None,
 ) -> Solution:
-    """Every hospital's own model from the same start, matched to the largest one's, averaged."""
+    """Every hospital's own model from one start, matched to the most typical one's, averaged."""
     settings = replace(settings, method="local")
     axes = common_axes(tensors)
     members, exchange = gathered(tensors, settings, sums or plain_sums, listen)
@@ -45,11 +46,14 @@ def solve_local(
     own = exchange.gather("own", begin, OwnFactors)
     averaged = average_matched({name: message.factors for name, message in own.items()})
     factors, measures = release(exchange, averaged, settings)
+    penalties = ExactServer(settings).start(factors, totals).penalties
+    penalty = sum(p.value(factor) for p, factor in zip(penalties, factors, strict=True))
+    objective = measures.squared_error + penalty
     seconds = time.perf_counter() - started
     traffic = exchange.channel.traffic.values()
     line = Iteration(
         1,
-        measures.squared_error,
+        objective,
         float(np.sqrt(measures.squared_error_nonzeros / totals.nonzeros)),
         None,
         None,
@@ -60,7 +64,8 @@ def solve_local(
         watch(line)
     most = max(message.iterations for message in own.values())
     outcome = Outcome(
-        factors, measures, totals, measures.squared_error, (line,), most < settings.max_iter,
+        factors, measures, totals, objective, (line,),
+        all(message.converged for message in own.values()),
         f"each hospital ran alone, at most {most} iterations; their factors were averaged once",
         singular=False,
         server_seconds=seconds - sum(t.seconds for t in traffic),
@@ -83,7 +88,7 @@ def _own_model(name: str, tensor: CountTensor, settings: SolverSettings) -> Hand
         if own.bias is not None:
             pairs = zip(factors, own.bias, strict=True)
             factors = tuple(np.column_stack([factor, bias]) for factor, bias in pairs)
-        return OwnFactors(factors, own.iterations)
+        return OwnFactors(factors, own.iterations, int(own.converged))
 
     return answer
 

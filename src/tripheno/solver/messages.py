@@ -129,3 +129,4 @@ class OwnFactors(Message):
 
     factors: tuple[np.ndarray, ...]
     iterations: int
+    converged: int  # 0 or 1

@@ -12,11 +12,11 @@ import numpy as np
 from tripheno.errors import BadShape, SettingsError, TriphenoWarning
 from tripheno.exchange.simulated import SumsKind, sums_for
 from tripheno.solver.fit import fit
+from tripheno.solver.frozen import FrozenPhenotypes
 from tripheno.solver.settings import Constraint, Method, SolverSettings, Variant
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import gram_of_others
-from tripheno.tensor.rows import regular, solve_rows
+from tripheno.tensor.factors import unit_columns
 from tripheno.vocabulary.alignment import align_plainly
 
 
@@ -84,17 +84,11 @@ class Phenotyper:
         if isinstance(patients, list | tuple):
             return [self.transform(one) for one in patients]
         solution = self._fitted()
+        nonnegative = self.constraint != "none"
+        frozen = FrozenPhenotypes(solution.axes, solution.factors, nonnegative, solution.bias)
         tensor = _as_tensor(patients)
-        _warn_of_unknown_codes(tensor, solution)
-        tensor = tensor.on_axes(solution.axes)
-        features = solution.factors
-        if solution.bias is not None:
-            pairs = zip(features, solution.bias, strict=True)
-            features = tuple(np.column_stack([factor, bias]) for factor, bias in pairs)
-        gram, _ = regular(gram_of_others(features))
-        product = tensor.cells.patient_product(features)
-        rows = solve_rows(product, gram, nonnegative=self.constraint != "none")
-        return rows[:, : self.n_components]
+        _warn_of_unknown_codes(tensor, frozen)
+        return frozen.memberships(tensor)
 
     def fit_transform(self, hospitals: Sequence[Any], y: None = None) -> list[np.ndarray]:
         """Fit, and give every hospital's memberships."""
@@ -107,6 +101,16 @@ class Phenotyper:
             if axis.mode == mode:
                 return np.array(axis.names(), dtype=object)
         raise BadShape(f"no mode '{mode}'", fix=f"one of {', '.join(self.components_)}")
+
+    def to_tensorly(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The model as TensorLy's CP tensors are: weights, and factors of unit columns.
+
+        The patients of all hospitals stand one below the other in the first factor.
+        """
+        solution = self._fitted()
+        stacked = np.vstack(list(solution.patient_factors.values()))[:, : self.n_components]
+        patients, weights = unit_columns(stacked)
+        return weights, [patients, *solution.factors]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Every setting, by name."""
@@ -155,15 +159,13 @@ def _as_tensor(patients: Any) -> CountTensor:
     return patients if isinstance(patients, CountTensor) else CountTensor.from_events(patients)
 
 
-def _warn_of_unknown_codes(tensor: CountTensor, solution: Solution) -> None:
+def _warn_of_unknown_codes(tensor: CountTensor, frozen: FrozenPhenotypes) -> None:
     """Count the codes that the phenotypes cannot place; name none."""
-    for old, new in zip(tensor.axes, solution.axes, strict=False):
-        if old.codes is not None and new.codes is not None:
-            unknown = len(set(old.codes) - set(new.codes))
-            if unknown:
-                warnings.warn(
-                    f"{unknown:,} of {old.size:,} {old.mode} codes are unknown to these "
-                    "phenotypes and are left out",
-                    TriphenoWarning,
-                    stacklevel=3,
-                )
+    for mode, (unknown, size) in frozen.unknown_codes(tensor).items():
+        if unknown:
+            warnings.warn(
+                f"{unknown:,} of {size:,} {mode} codes are unknown to these phenotypes and are "
+                "left out",
+                TriphenoWarning,
+                stacklevel=3,
+            )

@@ -105,7 +105,7 @@ class ExactServer(ServerMethod):
     def absorb(self, state: ServerState, n: int, inner: int, total: Contribution) -> ServerState:
         """argmin_A ‖AΠᵀ − O₍ₙ₎‖² + penalties, never raising Ψ."""
         del inner
-        assert isinstance(total, NormalEquations)  # noqa: S101 - what empty_sum promised
+        assert isinstance(total, NormalEquations)  # what empty_sum promised
         gram = total.patient_gram * gram_of_others(state.shared_factors, n)
         gram, singular = regular(gram)
         penalty, current = state.penalties[n], state.shared_factors[n]

@@ -39,10 +39,12 @@ class SolverSettings:
 
     consensus_penalty: float | None = None  # ω; None follows the data
     split_penalty: float | None = None  # μ; None follows λ
-    penalty_scale: float = 0.3  # c: ω_k = c · 2 tr(G_k)/R
+    penalty_scale: float = 0.3  # c: ω_k = c · 2 diag(G_k)
     inner_steps: int = 3  # consensus rounds per mode on cached (M_k, G_k), at least
-    most_inner_steps: int = 30  # and at most, until the consensus moves by less than
-    inner_tolerance: float = 1e-3  # this share of itself
+    most_inner_steps: int = 100  # and at most, until the consensus moves by less than
+    inner_tolerance: float = 1e-4  # this share of itself in the opening iterations,
+    later_tolerance: float = 1e-3  # and this one later
+    opening: int = 15  # iterations that decide which optimum the run ends in
     relaxation: float = 1.0  # Boyd's α, 1.6 over-relaxes
     split_dual_start: float = 0.0  # Y₀
     residual_tolerance: float = 1e-3  # Boyd's relative tolerance
@@ -82,7 +84,13 @@ def _faults(settings: SolverSettings) -> Iterator[str]:
     for name in ("n_components", "max_iter", "restarts", "inner_steps", "most_inner_steps"):
         if not isinstance(given[name], int) or given[name] < 1:
             yield f"{name} must be a whole number of 1 or more, not {given[name]!r}"
-    for name in ("tol", "penalty_scale", "residual_tolerance", "inner_tolerance"):
+    for name in (
+        "tol",
+        "penalty_scale",
+        "residual_tolerance",
+        "inner_tolerance",
+        "later_tolerance",
+    ):
         if not given[name] > 0:
             yield f"{name} must be positive, not {given[name]!r}"
     for name in ("distinctness", "relative_distinctness", "sparsity", "seed"):

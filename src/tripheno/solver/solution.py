@@ -65,6 +65,7 @@ class Solution:
     nonzeros: int
     notes: tuple[str, ...] = ()
     restart_match: tuple[float, ...] = ()
+    component_match: tuple[float, ...] = ()  # per component, mean over the other starts
     patient_factors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     @property

@@ -78,7 +78,7 @@ class TripServer(ServerMethod):
 
     def absorb(self, state: ServerState, n: int, inner: int, total: Contribution) -> ServerState:
         """A from the sum of proposals, then B and Y; unit columns once it settled."""
-        assert isinstance(total, Proposal)  # noqa: S101 - what empty_sum promised
+        assert isinstance(total, Proposal)  # what empty_sum promised
         penalty, before = state.penalties[n], state.last_factors[n]
         omega, omega_squared = total.penalty
         proposals = total.proposal
@@ -94,7 +94,7 @@ class TripServer(ServerMethod):
             linear = mu * b + y + proposals
             factor = penalty.minimise(quadratic, linear, b, penalty.distinctness)
             state = self._update_split(state, n, factor, mu)
-        settled = self._settled(state.shared_factors[n], factor, inner)
+        settled = self._settled(state, n, factor, inner)
         after = state.with_factor(n, factor, normalise=settled and self.normalise)
         if split and after.scale is not None:
             b, y = after.split_factors[n] / after.scale, after.split_dual[n] * after.scale
@@ -108,18 +108,20 @@ class TripServer(ServerMethod):
         residuals[n] = moved
         return replace(after, dual_residual=tuple(residuals), settled=settled)
 
-    def _settled(self, before: np.ndarray, after: np.ndarray, inner: int) -> bool:
+    def _settled(self, state: ServerState, n: int, after: np.ndarray, inner: int) -> bool:
         """Whether the consensus on a mode has come to rest, within the steps allowed.
 
-        Early iterations decide which optimum the run ends in, and there the consensus needs more
-        steps; near the end it has settled before the fewest are done.
+        The first iterations decide which optimum the run ends in, so they follow the central model
+        closely; near the end the consensus has settled before the fewest steps are done.
         """
-        done = inner + 1
-        if done < self.settings.inner_steps:
+        settings, done = self.settings, inner + 1
+        if done < settings.inner_steps:
             return False
-        moved = float(((after - before) ** 2).sum())
-        at_rest = moved <= self.settings.inner_tolerance**2 * float((after**2).sum())
-        return at_rest or done >= max(self.settings.inner_steps, self.most_steps)
+        opening = state.iteration <= settings.opening
+        tolerance = settings.inner_tolerance if opening else settings.later_tolerance
+        moved = float(((after - state.shared_factors[n]) ** 2).sum())
+        at_rest = moved <= tolerance**2 * float((after**2).sum())
+        return at_rest or done >= max(settings.inner_steps, self.most_steps)
 
     def _split_penalty(self, state: ServerState, distinctness: float) -> float:
         """μ: as given; growing from almost nothing as released; else a few times λ."""

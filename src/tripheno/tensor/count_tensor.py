@@ -113,7 +113,8 @@ class CountTensor:
         """From coordinates (nonzeros × modes, patient first) and counts; equal cells are added."""
         indices, values = _checked_cells(indices, values)
         if shape is None:
-            shape = tuple(int(top) + 1 for top in indices.max(axis=0))
+            tops = [int(top) + 1 for top in indices.max(axis=0)]
+            shape = tops if axes is None else [tops[0], *(axis.size for axis in axes)]
         if len(shape) != indices.shape[1]:
             raise BadCells(f"indices have {indices.shape[1]} modes, the shape {len(shape)}")
         if max(shape) > LARGEST_SIZE:

@@ -153,11 +153,14 @@ class TestPhenotyper:
         assert (np.diff(model.weights_) <= 0).all()
         names = model.get_feature_names_out("diagnosis")
         assert len(names) == len(model.components_["diagnosis"])
+        weights, factors = model.to_tensorly()
+        assert [len(factor) for factor in factors] == list(model.solution_.shape)
+        assert np.abs(weights / model.weights_ - 1).max() < 1e-12
         stored = model.solution_.patient_factors
         for rows, own in zip(memberships, stored.values(), strict=True):
             assert np.abs(rows - own).max() < 1e-8
 
-    @pytest.mark.filterwarnings("ignore::tripheno.errors.SingularGram")
+    @pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
     def test_new_patients_with_unknown_codes_are_scored_with_a_warning(self):
         axes = [Axis("m", 2, ("a", "b")), Axis("d", 2, ("x", "y"))]
         tensor = CountTensor.from_cells([[0, 0, 0], [1, 1, 1]], [2, 3], axes=axes)

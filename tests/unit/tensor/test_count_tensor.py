@@ -169,8 +169,9 @@ def test_faults_of_indices_and_counts_are_listed_together():
         ({"shape": (3, 2)}, BadCells, "indices have 3 modes, the shape 2"),
         ({"shape": (3, 2, 2**40)}, BadCells, "longer than"),
         ({"modes": ("only",)}, BadShape, r"1 name\(s\) for 2 feature mode"),
-        ({"axes": (Axis("med", 2), Axis("dx", 4))}, BadShape, "differ in size"),
-        ({"axes": (Axis("med", 2),)}, BadShape, "1 feature mode"),
+        ({"axes": (Axis("med", 2), Axis("dx", 1))}, BadCells, "outside the shape"),
+        ({"axes": (Axis("med", 9), Axis("dx", 9)), "shape": (9, 9, 8)}, BadShape, "differ in size"),
+        ({"axes": (Axis("med", 2),)}, BadCells, "indices have 3 modes, the shape 2"),
     ],
 )
 def test_what_does_not_fit_the_cells_is_refused(options, error, words):

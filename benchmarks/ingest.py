@@ -1,0 +1,136 @@
+"""How fast do EHR tables become a tensor, and in how much memory?
+
+Synthetic OMOP tables (half drug exposures, half conditions, by visit) are ingested and counted;
+beside it a plain DuckDB SQL joins the same two tables by visit and counts the same cells. Each runs
+in a process of its own, so that peak memory is its own.
+
+    python -m benchmarks.ingest [--events 20000000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+
+EVENTS = 20_000_000
+EVENTS_PER_VISIT = 10
+VISITS_PER_PATIENT = 8
+DRUGS, CONDITIONS = 3_229, 1_200
+
+
+def make_tables(folder: Path, events: int) -> None:
+    """Tables whose codes are skewed like real ones: a few are everywhere, most are rare."""
+    half, visits = events // 2, max(events // EVENTS_PER_VISIT, 1)
+    db = duckdb.connect()
+    db.execute("SELECT setseed(0.5)")
+    for table, concept, date, codes in (
+        ("drug_exposure", "drug_concept_id", "drug_exposure_start_date", DRUGS),
+        ("condition_occurrence", "condition_concept_id", "condition_start_date", CONDITIONS),
+    ):
+        db.execute(
+            f"COPY (SELECT v AS visit_occurrence_id, v // {VISITS_PER_PATIENT} AS person_id, "
+            f"1 + CAST(floor({codes} * pow(random(), 2.5)) AS INTEGER) AS {concept}, "
+            f"DATE '2020-01-01' + CAST(v % 1000 AS INTEGER) AS {date} "
+            f"FROM (SELECT CAST(floor(random() * {visits}) AS BIGINT) AS v FROM range({half}))) "
+            f"TO '{folder / table}.parquet' (FORMAT parquet)"
+        )
+    db.execute(
+        f"COPY (SELECT range AS visit_occurrence_id, range // {VISITS_PER_PATIENT} AS person_id "
+        f"FROM range({visits})) TO '{folder / 'visit_occurrence'}.parquet' (FORMAT parquet)"
+    )
+    db.close()
+
+
+def run_tripheno(folder: Path) -> dict[str, float]:
+    """Ingest, then count: the whole way from tables to tensor."""
+    from tripheno.cli.ingest import tensor_facts
+    from tripheno.records.events import CountingRule
+    from tripheno.records.ingest import ingest
+    from tripheno.records.omop import OMOP
+    from tripheno.records.source import IngestSettings
+
+    rule = CountingRule(("medication", "diagnosis"), "visit")
+    started = time.perf_counter()
+    ingest(OMOP(), str(folder), folder / "site", IngestSettings(rule=rule))
+    ingested = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    facts = tensor_facts(folder / "site" / "events.parquet", rule)
+    return {
+        "ingest_seconds": ingested - started,
+        "ingest_peak_mb": peak,
+        "tensor_seconds": time.perf_counter() - ingested,
+        "nonzeros": facts.nonzeros,
+    }
+
+
+def run_duckdb(folder: Path) -> dict[str, float]:
+    """The same cells by one SQL statement."""
+    started = time.perf_counter()
+    db = duckdb.connect()
+    db.execute(f"SET temp_directory = '{folder / 'spill'}'")
+    nonzeros = db.execute(
+        "SELECT count(*) FROM (SELECT person_id, drug_concept_id, condition_concept_id, "
+        "count(DISTINCT visit_occurrence_id) AS windows "
+        f"FROM '{folder / 'drug_exposure'}.parquet' "
+        f"JOIN '{folder / 'condition_occurrence'}.parquet' "
+        "USING (person_id, visit_occurrence_id) GROUP BY ALL)"
+    ).fetchall()[0][0]
+    return {"seconds": time.perf_counter() - started, "nonzeros": nonzeros}
+
+
+def measure(events: int) -> dict[str, dict[str, float]]:
+    """Both ways on the same tables, each in its own process."""
+    with tempfile.TemporaryDirectory(prefix="tripheno-bench-") as name:
+        make_tables(Path(name), events)
+        results = {}
+        for way in ("tripheno", "duckdb"):
+            command = [sys.executable, "-m", "benchmarks.ingest", "--way", way, "--folder", name]
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            results[way] = json.loads(output.splitlines()[-1])
+    return results
+
+
+def report(events: int, results: dict[str, dict[str, float]]) -> str:
+    """One paragraph for `make bench`."""
+    ours, sql = results["tripheno"], results["duckdb"]
+    whole = ours["ingest_seconds"] + ours["tensor_seconds"]
+    same = "equal" if ours["nonzeros"] == sql["nonzeros"] else "DIFFERENT"
+    return (
+        f"ingest {events:,} events by visit: {ours['ingest_seconds']:.1f} s "
+        f"({events / ours['ingest_seconds']:,.0f} events/s, "
+        f"peak {ours['ingest_peak_mb']:,.0f} MB), tensor {ours['tensor_seconds']:.1f} s, "
+        f"together {whole:.1f} s (CPU {ours['cpu_seconds']:.1f} s), "
+        f"peak {ours['peak_mb']:,.0f} MB; "
+        f"plain DuckDB SQL {sql['seconds']:.1f} s (CPU {sql['cpu_seconds']:.1f} s), "
+        f"peak {sql['peak_mb']:,.0f} MB; "
+        f"{int(ours['nonzeros']):,} nonzeros, {same}; "
+        f"SQL takes {sql['seconds'] / whole:.2f}× our time"
+    )
+
+
+def main() -> None:
+    """Measure, or run one way inside its own process."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--way", choices=("tripheno", "duckdb"))
+    parser.add_argument("--folder", type=Path)
+    given = parser.parse_args()
+    if given.way is None:
+        print(report(given.events, measure(given.events)))
+        return
+    result = (run_tripheno if given.way == "tripheno" else run_duckdb)(given.folder)
+    result["cpu_seconds"] = time.process_time()
+    result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

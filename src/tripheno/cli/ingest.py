@@ -1,0 +1,159 @@
+"""`tripheno ingest`: EHR tables → a hospital's folder with events and an account of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tripheno.cli.console import Format, FormatOption, Progress, print_json
+from tripheno.records.events import CountingRule
+
+if TYPE_CHECKING:
+    from tripheno.records.coverage import TensorFacts
+    from tripheno.records.source import RecordSource
+
+
+class SourceChoice(StrEnum):
+    """What the tables are."""
+
+    omop = "omop"
+    mimic = "mimic"
+    eicu = "eicu"
+    fhir = "fhir"
+    flat = "flat"
+
+
+class AnchorChoice(StrEnum):
+    """Where a time window finds an order."""
+
+    start = "start"
+    interval = "interval"
+
+
+class DrugNamesChoice(StrEnum):
+    """How drug names become codes."""
+
+    folded = "folded"
+    raw = "raw"
+
+
+class WithoutVisitChoice(StrEnum):
+    """What becomes of records without a visit."""
+
+    drop = "drop"
+    date = "date"
+
+
+def ingest(
+    source: Annotated[SourceChoice, typer.Argument(help="What the tables are.")],
+    path: Annotated[
+        str, typer.Argument(help="Folder, file, DuckDB file or postgresql:// address.")
+    ],
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the hospital's events.")],
+    modes: Annotated[
+        str, typer.Option(help="Two or more modes, comma-separated.")
+    ] = "medication,diagnosis",
+    window: Annotated[
+        str, typer.Option(help="visit, person, same-day; sliding: 3h, 6h, 1d, 7d.")
+    ] = "visit",
+    anchor: Annotated[
+        AnchorChoice, typer.Option(help="An order counts at its start, or on every day it covers.")
+    ] = AnchorChoice.start,
+    cap: Annotated[int | None, typer.Option(help="Largest count of a cell.")] = None,
+    rollup: Annotated[
+        list[str] | None, typer.Option(help="ccs, ccsr, or MODE=FILE.csv; may be repeated.")
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="One folder per hospital: hospitalid, region (eicu), hospital (flat)."),
+    ] = None,
+    drug_names: Annotated[
+        DrugNamesChoice, typer.Option(help="Trimmed and lower case, or as written.")
+    ] = DrugNamesChoice.folded,
+    strip_strength: Annotated[
+        bool, typer.Option("--strip-strength", help="Leave strengths out of drug names.")
+    ] = False,
+    infer_visit: Annotated[
+        bool, typer.Option("--infer-visit", help="mimic: labs take the admission of their time.")
+    ] = False,
+    without_visit: Annotated[
+        WithoutVisitChoice, typer.Option(help="Drop records without a visit, or join by day.")
+    ] = WithoutVisitChoice.drop,
+    timezone: Annotated[
+        str | None, typer.Option(help="Read times with an offset in this zone (Europe/Berlin).")
+    ] = None,
+    reference_ranges: Annotated[
+        Path | None, typer.Option(help="CSV: code, low, high. Else reference_ranges.csv in PATH.")
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="flat: the site.toml that maps the columns.")
+    ] = None,
+    schema: Annotated[str | None, typer.Option(help="PostgreSQL schema.")] = None,
+    memory: Annotated[str, typer.Option(help="Memory that the reading may take.")] = "2GB",
+    form: FormatOption = Format.text,
+) -> None:
+    """Turn EHR tables into events, and say what was read, what was dropped and why."""
+    from tripheno.records.ingest import ingest as run
+    from tripheno.records.source import IngestSettings
+    from tripheno.vocabulary.icd import ICDTitles
+    from tripheno.vocabulary.rollup import parse_rollup
+
+    names = tuple(mode.strip() for mode in modes.split(",") if mode.strip())
+    chosen = IngestSettings(
+        rule=CountingRule(names, window, cap),
+        anchor=anchor.value,
+        drug_names=drug_names.value,
+        strip_strength=strip_strength,
+        infer_visit=infer_visit,
+        without_visit=without_visit.value,
+        by=by,
+        timezone=timezone,
+        reference_ranges=reference_ranges,
+        mapping=settings,
+        schema=schema,
+        memory=memory,
+        groupings=tuple(parse_rollup(words, names) for words in rollup or ()),
+    )
+    with Progress() as progress:
+        result = run(
+            source_named(source.value),
+            path,
+            out_dir,
+            chosen,
+            measure=tensor_facts,
+            titles=ICDTitles(),
+            announce=progress.say,
+        )
+    if form is Format.json:
+        print_json(result.to_json())
+    else:
+        typer.echo(result.to_text())
+
+
+def source_named(name: str) -> RecordSource:
+    """The record source of that name."""
+    from tripheno.records.eicu import EICU
+    from tripheno.records.fhir import FHIR
+    from tripheno.records.flat import Flat
+    from tripheno.records.mimic import Mimic
+    from tripheno.records.omop import OMOP
+
+    sources: tuple[RecordSource, ...] = (OMOP(), Mimic(), EICU(), FHIR(), Flat())
+    return next(source for source in sources if source.name == name)
+
+
+def tensor_facts(events: Path, rule: CountingRule) -> TensorFacts:
+    """The tensor that a file of events gives: patients and codes that take part in a cell."""
+    import numpy as np
+
+    from tripheno.records.coverage import TensorFacts
+    from tripheno.records.events import read_events
+    from tripheno.tensor import CountTensor
+
+    cells = CountTensor.from_events(read_events(events), rule=rule).cells
+    patients = int(np.count_nonzero(np.diff(cells.starts)))
+    codes = (len(np.unique(cells.indices[:, n])) for n in range(cells.indices.shape[1]))
+    return TensorFacts((patients, *codes), cells.nonzeros)

@@ -1,0 +1,76 @@
+"""Where a phenotype comes from: some hospitals' own models, or only all hospitals together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from tripheno.errors import TriphenoWarning
+from tripheno.evaluation.recovery import FOUND_FROM
+from tripheno.evaluation.simulation import Federation
+from tripheno.solver.fit import fit
+from tripheno.solver.settings import SolverSettings
+from tripheno.solver.solution import Solution
+from tripheno.tensor.factors import similarity_matrix
+
+Kind = Literal["everywhere", "several", "one", "together"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How alike a phenotype is to the nearest one of each hospital's own model."""
+
+    similarity: dict[str, float]
+
+    @property
+    def hospitals(self) -> tuple[str, ...]:
+        """The hospitals whose own model has it too."""
+        return tuple(name for name, value in self.similarity.items() if value >= FOUND_FROM)
+
+    @property
+    def kind(self) -> Kind:
+        """Found everywhere, at several hospitals, at one, or only together."""
+        found = len(self.hospitals)
+        if found == 0:
+            return "together"
+        if found == len(self.similarity):
+            return "everywhere"
+        return "one" if found == 1 else "several"
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        if self.kind == "together":
+            return "Only together: in no hospital’s own model"
+        if self.kind == "everywhere":
+            return "In every hospital’s own model"
+        *first, last = self.hospitals
+        return f"In the own model of {', '.join(first) + ' and ' if first else ''}{last}"
+
+
+def own_models(federation: Federation, settings: SolverSettings) -> dict[str, Solution]:
+    """What each hospital finds from its own patients, on the common axes.
+
+    In a simulation all of them are at hand. A real federation learns them only where every
+    hospital has agreed to release its own phenotypes, as the `local` baseline does.
+    """
+    alone = replace(settings, method="central", track_rmse=False)
+    with warnings.catch_warnings():
+        # a hospital too small for the rank is the very thing to be seen
+        warnings.simplefilter("ignore", TriphenoWarning)
+        return {name: fit({name: tensor}, alone) for name, tensor in federation.tensors.items()}
+
+
+def origins(solution: Solution, own: Mapping[str, Solution]) -> list[Origin]:
+    """The origin of every component of a solution."""
+    nearest = {
+        name: similarity_matrix(solution.factors, model.factors).max(axis=1)
+        for name, model in own.items()
+    }
+    rank = len(solution.weights)
+    return [Origin({name: float(np.round(s[r], 6)) for name, s in nearest.items()})
+            for r in range(rank)]  # fmt: skip

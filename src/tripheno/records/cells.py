@@ -1,0 +1,118 @@
+"""Ready-made cells (patient, modes…, value) as events.
+
+A cell of count v becomes v windows in which its codes, and nothing else, occur together. Counting
+those events by visit gives back exactly the cells.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tripheno.errors import BadCells, SettingsError, UnknownRecords
+from tripheno.provenance import file_fingerprint
+from tripheno.records.duck import Workbench, identifier, literal, sql_text
+from tripheno.records.source import Extract, IngestSettings, Plan
+from tripheno.records.tables import FolderOrigin
+
+
+@dataclass(frozen=True)
+class CellFile:
+    """Where cells stand: what to read, and which column is what."""
+
+    shown: str
+    relation: str
+    patient: str
+    modes: tuple[str, ...]
+    value: str
+    inputs: Mapping[str, str]
+
+
+def is_tns(path: Path) -> bool:
+    """Whether a file is a FROSTT tensor."""
+    return path.is_file() and path.name.lower().endswith((".tns", ".tns.gz"))
+
+
+def cells_in_tables(origin: FolderOrigin, settings: IngestSettings) -> CellFile:
+    """The one table that has the columns patient, value and the modes."""
+    for name in origin.names():
+        spelt = {column.lower(): column for column in origin.columns(name)}
+        if not {"patient", "value"} <= set(spelt):
+            continue
+        if not set(settings.rule.modes) <= set(spelt):
+            found = [column for column in spelt if column not in ("patient", "value")]
+            raise SettingsError(
+                f"The cells have the modes {', '.join(found)}",
+                where=origin.shown(name),
+                fix="name them with --modes",
+            )
+        return CellFile(
+            shown=origin.shown(name),
+            relation=origin.relation(name, ()),
+            patient=identifier(spelt["patient"]),
+            modes=tuple(identifier(spelt[mode]) for mode in settings.rule.modes),
+            value=identifier(spelt["value"]),
+            inputs=origin.fingerprints([name]),
+        )
+    raise UnknownRecords(
+        "Neither a column mapping nor cells",
+        where=origin.title,
+        why="cells have the columns patient, one per mode, and value",
+        fix="describe the tables in a site.toml and name it with --settings",
+    )
+
+
+def cells_in_tns(path: Path, settings: IngestSettings) -> CellFile:
+    """A FROSTT tensor: one line a cell, indices from 1, the count last."""
+    width, asked = _tns_width(path), len(settings.rule.modes)
+    if width != asked + 2:
+        raise SettingsError(
+            f"The tensor has {width - 2} feature modes, --modes names {asked}", where=path.name
+        )
+    listed = ", ".join(f"'c{n}': 'VARCHAR'" for n in range(width))
+    return CellFile(
+        shown=path.name,
+        relation=f"read_csv({literal(str(path))}, auto_detect = false, header = false, "
+        f"delim = ' ', comment = '#', columns = {{{listed}}})",
+        patient="c0",
+        modes=tuple(f"c{n}" for n in range(1, width - 1)),
+        value=f"c{width - 1}",
+        inputs={path.name: file_fingerprint(path)},
+    )
+
+
+def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) -> Plan:
+    """Read the cells, refuse what is no count, and give every mode its extract."""
+    if settings.rule.window != "visit":
+        raise SettingsError("cells are counted already", fix="leave out --window")
+    listed = ", ".join(f"CAST({column} AS VARCHAR) AS m{n}" for n, column in enumerate(file.modes))
+    bench.run(
+        sql_text("cells").format(
+            patient=file.patient, columns=listed, value=file.value, relation=file.relation
+        )
+    )
+    wrong, blank, total = bench.rows(
+        "SELECT count(*) FILTER (value IS NULL OR value < 1 OR value <> floor(value)), "
+        "count(*) FILTER (patient IS NULL), count(*) FROM cells"
+    )[0]
+    faults = [f"{wrong:,} of {total:,} values are not whole counts above 0"] if wrong else []
+    faults += [f"{blank:,} cells have no patient"] if blank else []
+    if faults:
+        raise BadCells("; ".join(faults), where=file.shown)
+    extracts = tuple(
+        Extract(mode, file.shown, sql_text("cells_mode").format(column=f"m{n}"))
+        for n, mode in enumerate(settings.rule.modes)
+    )
+    return Plan("ready-made cells", extracts, file.inputs)
+
+
+def _tns_width(path: Path) -> int:
+    """How many numbers a line has."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as stream:
+        for line in stream:
+            if line.strip() and not line.startswith("#"):
+                return len(line.split())
+    raise BadCells("no cells", where=path.name)

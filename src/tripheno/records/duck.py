@@ -1,0 +1,170 @@
+"""DuckDB in bounded memory: reads the hospital's tables, joins them and streams the result.
+
+It works in a private folder that holds what does not fit into memory and is removed at the end.
+Nothing is fetched from a network: DuckDB's loadable extensions are switched off.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from tripheno.errors import RunFailed, SettingsError, UnreadableTable
+
+BATCH_ROWS = 122_880
+
+
+def sql_text(name: str) -> str:
+    """One of the package's SQL files, by name without suffix."""
+    return files("tripheno.records").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Workbench:
+    """One DuckDB that never takes more memory than it was given.
+
+    ``timezone`` is the hospital's zone: times written with an offset are read as its wall clock.
+    Without it the wall clock is taken as it was written.
+    """
+
+    def __init__(
+        self, folder: Path, *, memory: str = "2GB", timezone: str | None = None, threads: int = 0
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="work-", dir=folder))
+        self._connection = duckdb.connect(
+            str(self.folder / "work.duckdb"),
+            config={"autoinstall_known_extensions": False, "autoload_known_extensions": False},
+        )
+        try:
+            self.run(f"SET memory_limit = {literal(memory)}")
+        except duckdb.Error:
+            self.close()
+            raise SettingsError(
+                f"'{memory}' is not an amount of memory", fix="write it as 500MB or 4GB"
+            ) from None
+        self.run(f"SET temp_directory = {literal(str(self.folder / 'spill'))}")
+        self.run("SET preserve_insertion_order = false")
+        self.run("SET TimeZone = 'UTC'")
+        self.run("SET enable_progress_bar = false")  # it would write into the results
+        self.run("SET enable_progress_bar_print = false")
+        if threads:
+            self.run(f"SET threads = {int(threads)}")
+        self.run("SET VARIABLE timezone = CAST($timezone AS VARCHAR)", timezone=timezone)
+        self.script("macros")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database and remove its folder, whatever became of the work."""
+        self._connection.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, sql: str, **parameters: Any) -> None:
+        """Run one statement; its parameters are bound, never pasted."""
+        with translated():
+            self._connection.execute(sql, parameters or None)
+
+    def rows(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        """All rows of a small answer."""
+        with translated():
+            return list(self._connection.execute(sql, parameters or None).fetchall())
+
+    def script(self, name: str) -> None:
+        """Run the statements of one of the package's SQL files."""
+        for statement in sql_text(name).split(";\n"):
+            if statement.strip():
+                self.run(statement)
+
+    def take(self, name: str, table: pa.Table | pa.RecordBatchReader) -> None:
+        """Store an Arrow table, or a stream of batches, as a table of the workbench."""
+        self._connection.register("arriving", table)
+        try:
+            self.run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM arriving")  # noqa: S608
+        finally:
+            self._connection.unregister("arriving")
+
+    def keep(self, query: str, name: str, **parameters: Any) -> Path:
+        """Put the answer aside in a file of the workbench's folder."""
+        path = self.folder / f"{name}.parquet"
+        self.run(f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet)", **parameters)
+        return path
+
+    def view(self, name: str, kept: Sequence[Path]) -> None:
+        """One view of what was put aside."""
+        listed = ", ".join(literal(str(path)) for path in kept)
+        reader = f"read_parquet([{listed}], union_by_name = true)"
+        self.run(f"CREATE OR REPLACE VIEW {name} AS FROM {reader}")
+
+    def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """The answer in batches: no more than a few of them are in memory at a time."""
+        with translated():
+            yield from self._connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+
+
+_LINE = re.compile(r"CSV Error on Line: (\d+)|in line (\d+)|line (\d+)")
+_FILE = re.compile(r"file = (.+)|GZIP stream: (.+)|file \"([^\"]+)\"")
+_CAUSES = (
+    ("GZIP", "the compressed file is cut off"),
+    ("unicode", "the text is not UTF-8"),
+    ("not utf-8", "the text is not UTF-8"),
+    ("unterminated quote", "a quotation mark is never closed"),
+    ("Expected Number of Columns", "a line has more or fewer columns than the header"),
+    ("Malformed JSON", "a line is not JSON"),
+    ("JSON", "a line is not JSON"),
+    ("magic bytes", "it is not a Parquet file"),
+    ("Parquet", "it is not a readable Parquet file"),
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """DuckDB's complaints about a file in our words: they quote whole lines, which we never do."""
+    try:
+        yield
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
+        raise
+    except duckdb.OutOfMemoryException:
+        raise RunFailed(
+            "The memory given is too small for these tables", fix="raise it with --memory 4GB"
+        ) from None
+    except (duckdb.InvalidInputException, duckdb.IOException, duckdb.ConversionException) as fault:
+        raise _unreadable(str(fault)) from None
+
+
+def _unreadable(message: str) -> UnreadableTable:
+    line, file = _LINE.search(message), _FILE.search(message)
+    where = Path(next(filter(None, file.groups()))).name if file else ""
+    if line:
+        where = f"{where} line {next(filter(None, line.groups()))}".strip()
+    why = next((words for sign, words in _CAUSES if sign in message), "it cannot be read")
+    return UnreadableTable(
+        "A table's file is damaged", where=where, why=why, fix="export or copy the file again"
+    )

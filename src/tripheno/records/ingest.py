@@ -1,0 +1,98 @@
+"""EHR tables in, a hospital's folder out; or one per hospital, when a database holds several."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tripheno.errors import EmptyMode, EmptyTensor
+from tripheno.records.coverage import Coverage, TableCoverage, count_tables
+from tripheno.records.duck import Workbench
+from tripheno.records.placing import place
+from tripheno.records.site_folder import Measure, SiteWriter, private_folder, tidy
+from tripheno.records.source import IngestSettings, RecordSource, Titles, check_request
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """The folders that were written, and the hospitals that had to be left out."""
+
+    sites: tuple[Coverage, ...]
+    skipped: dict[str, str]
+    by: str | None = None
+    unassigned: tuple[TableCoverage, ...] = ()
+    """Rows that belong to no hospital, when there are several."""
+
+    def to_json(self) -> dict[str, Any]:
+        """One hospital's report, or all of them under ``sites``."""
+        if self.by is None:
+            return self.sites[0].to_json()
+        reports = [site.to_json() for site in self.sites]
+        lost = [asdict(table) for table in self.unassigned]
+        return {"by": self.by, "sites": reports, "skipped": self.skipped, "unassigned": lost}
+
+    def to_text(self) -> str:
+        """The reports for a terminal, one after the other."""
+        parts = [site.to_text() for site in self.sites]
+        parts += [f"left out {name}: {why}" for name, why in self.skipped.items()]
+        parts += [
+            f"{table.read:,} rows of {table.table} belong to no {self.by}: "
+            + ", ".join(f"{count:,} {reason}" for reason, count in table.dropped.items())
+            for table in self.unassigned
+        ]
+        return "\n\n".join(parts)
+
+
+def ingest(
+    source: RecordSource,
+    path: str,
+    out: Path,
+    settings: IngestSettings,
+    *,
+    measure: Measure | None = None,
+    titles: Titles | None = None,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Ingested:
+    """Read a hospital's tables and write its folder; with ``by``, one folder per hospital.
+
+    ``measure`` says what tensor a file of events gives (the tensor's layer comes after this one);
+    ``announce`` hears which table is being read.
+    """
+    check_request(source, settings)
+    local = private_folder(out)
+    for left in local.glob("work-*"):  # of a run that was killed: patients' rows do not lie around
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        with Workbench(local, memory=settings.memory, timezone=settings.timezone) as bench:
+            plan = source.plan(bench, path, settings)
+            place(bench, plan, settings, announce)
+            writer = SiteWriter(bench, source, plan, settings, measure, titles)
+            if settings.by is None:
+                return Ingested((writer.write(None, out),), {})
+            return _write_each(bench, writer, out, settings.by)
+    finally:
+        tidy(out)
+
+
+def _write_each(bench: Workbench, writer: SiteWriter, out: Path, by: str) -> Ingested:
+    """A folder per hospital; one that lacks a whole mode is left out, and said so."""
+    sites, skipped = [], {}
+    taken: set[str] = set()
+    names = bench.rows("SELECT DISTINCT site FROM coded WHERE site IS NOT NULL ORDER BY site")
+    for (name,) in names:
+        plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+        folder = plain if plain.lower() not in taken else f"{plain}_{len(taken)}"
+        taken.add(folder.lower())
+        try:
+            sites.append(writer.write(name, out / folder))
+        except (EmptyMode, EmptyTensor) as fault:
+            skipped[name] = fault.what
+    if not sites:
+        raise EmptyMode(
+            f"No {by} has every mode",
+            why="; ".join(f"{name}: {why}" for name, why in list(skipped.items())[:5]),
+        )
+    return Ingested(tuple(sites), skipped, by, count_tables(bench, None))

@@ -1,0 +1,86 @@
+"""MIMIC-III and MIMIC-IV: prescriptions, abnormal results, ICD diagnoses and procedures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tripheno.errors import UnknownRecords
+from tripheno.records.duck import Workbench, sql_text
+from tripheno.records.source import Extract, IngestSettings, Plan
+from tripheno.records.tables import TableNeed, Tables, origin_of
+
+ADMISSIONS = TableNeed.of(
+    "admissions", "subject_id:id hadm_id:id admittime:time dischtime:time edregtime:time?"
+)
+NEEDS = {
+    "medication": (
+        TableNeed.of(
+            "prescriptions",
+            "subject_id:id hadm_id:id starttime|startdate:time stoptime|enddate:time? drug:text",
+        ),
+    ),
+    "lab": (
+        TableNeed.of("labevents", "subject_id:id hadm_id:id itemid:id charttime:time flag:text"),
+        TableNeed.of("d_labitems", "itemid:id label:text"),
+    ),
+    "diagnosis": (
+        TableNeed.of(
+            "diagnoses_icd", "subject_id:id hadm_id:id icd_code|icd9_code:text icd_version:id?"
+        ),
+        TableNeed.of("d_icd_diagnoses", "icd_code|icd9_code:text icd_version:id? long_title:text"),
+    ),
+    "procedure": (
+        TableNeed.of(
+            "procedures_icd",
+            "subject_id:id hadm_id:id icd_code|icd9_code:text icd_version:id? chartdate:time?",
+        ),
+        TableNeed.of("d_icd_procedures", "icd_code|icd9_code:text icd_version:id? long_title:text"),
+    ),
+}
+
+
+class Mimic:
+    """MIMIC in its own file layout; the version is told from the columns."""
+
+    name = "mimic"
+    modes = tuple(NEEDS)
+    divisions: tuple[str, ...] = ()
+    options = ("infer_visit",)
+
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+        """Open the tables that the modes need; the dictionaries may be missing."""
+        tables = Tables(bench, origin_of(bench, Path(path)))
+        described = _version(tables)
+        tables.open(ADMISSIONS, optional=not settings.infer_visit)
+        extracts, warnings = [], []
+        for mode in settings.rule.modes:
+            events, *names = NEEDS[mode]
+            tables.open(events)
+            for dictionary in names:
+                if not tables.open(dictionary, optional=True):
+                    warnings.append(f"no table {dictionary.names[0]}: its codes have no labels")
+            shown = tables.shown(events.names[0])
+            extracts.append(Extract(mode, shown, sql_text(f"mimic_{mode}")))
+        inputs = tables.origin.fingerprints(list(tables.opened.values()))
+        return Plan(described, tuple(extracts), inputs, warnings=tuple(warnings))
+
+
+def _version(tables: Tables) -> str:
+    """MIMIC-III says icd9_code and startdate, MIMIC-IV says icd_code and starttime."""
+    for name, third, fourth in (
+        ("prescriptions", "startdate", "starttime"),
+        ("diagnoses_icd", "icd9_code", "icd_code"),
+        ("labevents", "row_id", "labevent_id"),
+    ):
+        if tables.has(name):
+            columns = tables.columns(name)
+            if third in columns:
+                return "MIMIC-III"
+            if fourth in columns:
+                return "MIMIC-IV"
+    raise UnknownRecords(
+        "Neither MIMIC-III nor MIMIC-IV",
+        where=tables.origin.title,
+        why="found: " + (", ".join(sorted(tables.origin.names())[:12]) or "no tables"),
+        fix="name the folder with PRESCRIPTIONS.csv.gz (III) or the one above hosp/ (IV)",
+    )

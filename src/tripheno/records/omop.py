@@ -1,0 +1,106 @@
+"""OMOP CDM 5.3 and 5.4, from a folder of files, a DuckDB file, or PostgreSQL."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tripheno.records.duck import Workbench, sql_text
+from tripheno.records.postgres import is_postgres, postgres_origin
+from tripheno.records.ranges import load_ranges
+from tripheno.records.source import Extract, IngestSettings, Plan
+from tripheno.records.tables import Origin, TableNeed, Tables, origin_of
+
+VISITS = TableNeed.of("visit_occurrence", "visit_occurrence_id:id person_id:id")
+CONCEPT = TableNeed.of(
+    "concept",
+    "concept_id:id concept_name:text vocabulary_id:text concept_class_id:text "
+    "standard_concept:text",
+)
+ANCESTOR = TableNeed.of("concept_ancestor", "ancestor_concept_id:id descendant_concept_id:id")
+CDM_SOURCE = TableNeed.of(
+    "cdm_source", "cdm_source_name:text? cdm_version:text? vocabulary_version:text?"
+)
+NEEDS = {
+    "medication": TableNeed.of(
+        "drug_exposure",
+        "person_id:id drug_concept_id:id drug_exposure_start_date:time "
+        "drug_exposure_start_datetime:time? drug_exposure_end_date:time? "
+        "drug_exposure_end_datetime:time? visit_occurrence_id:id?",
+    ),
+    "diagnosis": TableNeed.of(
+        "condition_occurrence",
+        "person_id:id condition_concept_id:id condition_start_date:time "
+        "condition_start_datetime:time? visit_occurrence_id:id?",
+    ),
+    "procedure": TableNeed.of(
+        "procedure_occurrence",
+        "person_id:id procedure_concept_id:id procedure_date:time procedure_datetime:time? "
+        "visit_occurrence_id:id?",
+    ),
+    "lab": TableNeed.of(
+        "measurement",
+        "person_id:id measurement_concept_id:id measurement_date:time measurement_datetime:time? "
+        "value_as_number:number? value_as_concept_id:id? range_low:number? range_high:number? "
+        "visit_occurrence_id:id?",
+    ),
+}
+
+
+class OMOP:
+    """The OMOP common data model."""
+
+    name = "omop"
+    modes = tuple(NEEDS)
+    divisions: tuple[str, ...] = ()
+    options = ("reference_ranges", "schema")
+
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+        """Open the tables that the modes need; vocabularies and cdm_source may be missing."""
+        if not is_postgres(path):
+            return self._plan(bench, origin_of(bench, Path(path)), Path(path), settings)
+        with closing(postgres_origin(bench, path, settings.schema)) as server:
+            return self._plan(bench, server, Path(), settings)
+
+    def _plan(
+        self, bench: Workbench, origin: Origin, beside: Path, settings: IngestSettings
+    ) -> Plan:
+        tables = Tables(bench, origin)
+        by_visit = settings.rule.window == "visit"
+        views = [NEEDS[mode] for mode in settings.rule.modes]
+        for view in views:
+            tables.open(view)
+        tables.open(VISITS, optional=not by_visit)
+        warnings = [] if tables.open(CONCEPT, optional=True) else ["no table concept: no labels"]
+        tables.open(ANCESTOR, optional=True)
+        tables.open(CDM_SOURCE, optional=True)
+        warnings += _ingredients(bench)
+        ranges = load_ranges(bench, settings.reference_ranges, beside)
+        extracts = [
+            Extract(
+                mode,
+                tables.shown(view.names[0]),
+                sql_text(f"omop_{mode}"),
+                {"visits_known": by_visit},
+            )
+            for mode, view in zip(settings.rule.modes, views, strict=True)
+        ]
+        facts = {**_cdm(bench), "reference_ranges": ranges.name if ranges else None}
+        described = f"OMOP CDM {facts['cdm_version'] or '(no version in cdm_source)'}"
+        inputs = origin.fingerprints(list(tables.opened.values()))
+        return Plan(described, tuple(extracts), inputs, facts, tuple(warnings))
+
+
+def _ingredients(bench: Workbench) -> list[str]:
+    """The standard ingredients of every drug; without concept_ancestor a drug stays what it is."""
+    bench.run(sql_text("omop_ingredients"))
+    if bench.rows("SELECT count(*) FROM ingredients")[0][0]:
+        return []
+    return ["no ingredients in concept_ancestor: drugs keep their own concepts"]
+
+
+def _cdm(bench: Workbench) -> dict[str, Any]:
+    rows = bench.rows("SELECT cdm_source_name, cdm_version, vocabulary_version FROM src.cdm_source")
+    names = ("cdm_source_name", "cdm_version", "vocabulary_version")
+    return dict(zip(names, rows[0], strict=True)) if rows else dict.fromkeys(names)

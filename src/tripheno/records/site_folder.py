@@ -1,0 +1,209 @@
+"""A hospital's folder: events, an account of them, and the maps that never leave.
+
+::
+
+    SITE/events.parquet    the events, with their counting rule
+    SITE/coverage.json     what was read, dropped and why
+    SITE/local/            mode 0700: patients.parquet and, by visit, windows.parquet; never leaves
+
+The files are made in the workbench's folder and moved into place together at the end: a run that
+fails changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tripheno.errors import EmptyMode, OutputExists
+from tripheno.provenance import provenance
+from tripheno.records.coverage import (
+    Coverage,
+    ModeCoverage,
+    TableCoverage,
+    TensorFacts,
+    count_modes,
+    count_tables,
+)
+from tripheno.records.duck import Workbench, sql_text
+from tripheno.records.events import EVENT_SCHEMA, CountingRule, stream_events
+from tripheno.records.source import IngestSettings, Plan, RecordSource, Titles
+
+EVENTS, COVERAGE, LOCAL = "events.parquet", "coverage.json", "local"
+PATIENTS, WINDOWS = "patients.parquet", "windows.parquet"
+Measure = Callable[[Path, CountingRule], TensorFacts]
+
+
+def private_folder(folder: Path) -> Path:
+    """The hospital's folder and, in it, the one that only its owner can open."""
+    if folder.exists() and not _is_ours(folder):
+        raise OutputExists(
+            f"{folder} holds something else", fix="name another folder, or remove it yourself"
+        )
+    local = folder / LOCAL
+    local.mkdir(parents=True, exist_ok=True)
+    local.chmod(0o700)
+    return local
+
+
+def _is_ours(folder: Path) -> bool:
+    """An empty folder, a hospital's folder, or one that holds hospitals' folders."""
+    if not folder.is_dir():
+        return False
+    strange = {path.name for path in folder.iterdir()} - {EVENTS, COVERAGE, LOCAL, "site.toml"}
+    return not strange or (folder / LOCAL).is_dir() or any(folder.glob(f"*/{EVENTS}"))
+
+
+def tidy(folder: Path) -> None:
+    """Remove the folders that a run made and left empty."""
+    for empty in (folder / LOCAL, folder):
+        if empty.is_dir() and not any(empty.iterdir()):
+            empty.rmdir()
+
+
+@dataclass(frozen=True)
+class SiteWriter:
+    """Writes the folder of one hospital out of the coded rows."""
+
+    bench: Workbench
+    source: RecordSource
+    plan: Plan
+    settings: IngestSettings
+    measure: Measure | None
+    titles: Titles | None
+
+    def write(self, site: str | None, folder: Path) -> Coverage:
+        """Make the events, refuse a mode without any, and put the files into place."""
+        bench, rule = self.bench, self.settings.rule
+        tables = count_tables(bench, site)
+        bench.run(sql_text("site_patients"), site=site)
+        bench.run(sql_text("site_codes"), site=site)
+        if rule.window == "visit":
+            bench.run(sql_text("site_windows"), site=site)
+            bench.run(sql_text("site_events_by_visit"), site=site)
+        else:
+            bench.run(sql_text("site_events"), site=site, person=rule.window == "person")
+        self._add_titles()
+        modes = count_modes(bench, site)
+        refuse_empty(rule, {mode.mode for mode in modes}, tables)
+        made = bench.folder / "site"
+        made.mkdir(exist_ok=True)
+        events = stream_events(_spelt_out(bench), made / EVENTS, rule)
+        _write_map(bench, "SELECT patient, key FROM patients", made / PATIENTS)
+        if rule.window == "visit":
+            _write_map(bench, 'SELECT "window", patient, visit FROM windows', made / WINDOWS)
+        tensor = self.measure(made / EVENTS, rule) if self.measure is not None else None
+        coverage = self._account(site or folder.name, tables, modes, events, tensor)
+        text = json.dumps(coverage.to_json(), indent=2, ensure_ascii=False)
+        (made / COVERAGE).write_text(text + "\n", encoding="utf-8")
+        local = private_folder(folder)
+        (local / WINDOWS).unlink(missing_ok=True)
+        for path in made.iterdir():
+            path.replace((local if path.name in (PATIENTS, WINDOWS) else folder) / path.name)
+        return coverage
+
+    def _account(
+        self,
+        name: str,
+        tables: tuple[TableCoverage, ...],
+        modes: tuple[ModeCoverage, ...],
+        events: int,
+        tensor: TensorFacts | None,
+    ) -> Coverage:
+        rule = self.settings.rule
+        return Coverage(
+            site=name,
+            source=self.source.name,
+            described=self.plan.described,
+            rule={**asdict(rule), "anchor": self.settings.anchor},
+            tables=tables,
+            modes=tuple(sorted(modes, key=lambda mode: rule.modes.index(mode.mode))),
+            patients=self.bench.rows("SELECT count(*) FROM patients")[0][0],
+            events=events,
+            tensor=tensor,
+            facts=self.plan.facts,
+            warnings=self.plan.warnings,
+            provenance=provenance(_settings_for_record(self.settings), self.plan.inputs),
+        )
+
+    def _add_titles(self) -> None:
+        """Names for codes that the tables do not name."""
+        if self.titles is None:
+            return
+        nameless = self.bench.rows("SELECT code FROM codes WHERE label IS NULL")
+        known = self.titles.titles([code for (code,) in nameless])
+        if known:
+            found = {"code": list(known), "title": list(known.values())}
+            self.bench.take("titles", pa.table(found))
+            self.bench.run(
+                "UPDATE codes SET label = titles.title FROM titles "
+                "WHERE titles.code = codes.code AND codes.label IS NULL"
+            )
+
+
+def _spelt_out(bench: Workbench) -> Iterator[pa.RecordBatch]:
+    """The events batch by batch, code numbers replaced by mode, code and label."""
+    names = bench.rows("SELECT mode, code, label FROM codes ORDER BY number")
+    lists = [pa.array(column, pa.string()) for column in zip(*names, strict=True)]
+    spelt = [column.dictionary_encode() for column in lists]
+    for batch in bench.stream(sql_text("site_stream")):
+        mode, code, label = (column.take(batch["code"]) for column in spelt)
+        columns = [batch["patient"], batch["window"], batch["time"], mode, code, label]
+        yield pa.record_batch(columns, schema=EVENT_SCHEMA)
+
+
+def _write_map(bench: Workbench, query: str, path: Path) -> None:
+    """A map that only its owner can read. There is always a row: empty modes were refused."""
+    batches = bench.stream(query)
+    first = next(batches)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream, pq.ParquetWriter(stream, first.schema) as writer:
+        writer.write_batch(first)
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def refuse_empty(rule: CountingRule, present: set[str], tables: tuple[TableCoverage, ...]) -> None:
+    """A mode without events is an error, with the count of rows by the reason they were dropped."""
+    for mode in rule.modes:
+        if mode in present:
+            continue
+        reasons: dict[str, int] = {}
+        for table in tables:
+            if table.mode == mode:
+                for reason, count in table.dropped.items():
+                    reasons[reason] = reasons.get(reason, 0) + count
+        told = ", ".join(f"{count:,} rows: {reason}" for reason, count in reasons.items())
+        commonest = max(reasons, key=lambda reason: reasons[reason]) if reasons else ""
+        raise EmptyMode(
+            f"The mode '{mode}' is empty",
+            where=", ".join(table.table for table in tables if table.mode == mode),
+            why=told or "its tables have no rows",
+            fix=_ADVICE.get(commonest, "try a wider window (person) or other modes"),
+        )
+
+
+_ADVICE = {
+    "no visit": "use --window person or same-day, --infer-visit, or --without-visit date",
+    "no time": "these records have no time: use --window visit or person",
+    "no rule for abnormal": "give the site's reference ranges with --reference-ranges FILE",
+    "no HICL code": "--drug-names raw uses the drug's name where the code is missing",
+    "no group": "the grouping does not know these codes: try another --rollup",
+}
+
+
+def _settings_for_record(settings: IngestSettings) -> dict[str, Any]:
+    """The settings as plain values, without paths: they are compared between machines."""
+    plain = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
+    plain["rule"] = asdict(settings.rule)
+    plain["groupings"] = [f"{g.mode}={g.name}" for g in settings.groupings]
+    for name in ("reference_ranges", "mapping"):
+        plain[name] = plain[name].name if plain[name] is not None else None
+    return plain

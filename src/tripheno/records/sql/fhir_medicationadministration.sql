@@ -1,0 +1,52 @@
+-- A medication that was given.
+WITH requests AS (
+    SELECT
+        json,
+        ref_id(field(json, '$.subject.reference')) AS patient,
+        ref_id(coalesce(field(json, '$.context.reference'), field(json, '$.encounter.reference'))) AS encounter,
+        CASE
+            WHEN starts_with(field(json, '$.medicationReference.reference'), '#')
+                THEN (field(json, '$.id')) || (field(json, '$.medicationReference.reference'))
+            ELSE ref_id(field(json, '$.medicationReference.reference'))
+        END AS medication
+    FROM src.medicationadministration
+),
+resolved AS (
+    SELECT
+        requests.*,
+        coalesce(piece(json, '$.medicationCodeableConcept'), parts.concept) AS concept,
+        coalesce(concept_label(piece(json, '$.medicationCodeableConcept')), parts.label) AS label,
+        coalesce(parts.part, 1) AS part
+    FROM requests
+    LEFT JOIN medication_parts AS parts
+        ON parts.id = requests.medication
+        AND NOT json_exists(json, '$.medicationCodeableConcept')
+),
+spelt_out AS (
+    SELECT *, concept_code(concept, $drug_names, $strip_strength) AS code FROM resolved
+)
+SELECT
+    NULL::VARCHAR AS site,
+    patient,
+    CASE WHEN $encounters_known THEN encounters.id ELSE encounter END AS visit,
+    wall_clock(coalesce(
+        field(json, '$.effectiveDateTime'), field(json, '$.effectivePeriod.start')
+    )) AS starts,
+    wall_clock(field(json, '$.effectivePeriod.end')) AS ends,
+    code,
+    coalesce(
+        label,
+        CASE WHEN NOT contains(code, ':') THEN trim(shared_coding(codings_of(concept)).code) END
+    ) AS label,
+    CASE
+        WHEN encounter IS NULL THEN 'none'
+        WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
+    END AS visit_note,
+    NULL::VARCHAR AS note,
+    CAST(part AS INTEGER) AS part,
+    CASE
+        WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
+        WHEN concept IS NULL AND medication IS NOT NULL THEN 'medication not found'
+    END AS fate
+FROM spelt_out
+LEFT JOIN encounters ON encounters.id = spelt_out.encounter

@@ -1,0 +1,57 @@
+-- A laboratory result that is abnormal: by its interpretation, else by the range written beside it.
+WITH told AS (
+    SELECT
+        json,
+        field(json, '$.interpretation[*].coding[*].code') AS interpretations,
+        list_has_any(
+            interpretations, ['A', 'AA', 'H', 'HH', 'HU', 'L', 'LL', 'LU', 'POS', 'DET']
+        ) AS abnormal,
+        try_cast(
+            coalesce(field(json, '$.valueQuantity.value'), field(json, '$.valueInteger')) AS DOUBLE
+        ) AS value,
+        try_cast(field(json, '$.referenceRange[0].low.value') AS DOUBLE) AS low,
+        try_cast(field(json, '$.referenceRange[0].high.value') AS DOUBLE) AS high
+    FROM src.observation
+),
+ruled AS (
+    SELECT
+        *,
+        CASE
+            WHEN abnormal OR list_has_any(interpretations, ['N', 'NEG', 'ND']) THEN 'interpretation'
+            WHEN value IS NOT NULL AND (low IS NOT NULL OR high IS NOT NULL) THEN 'range'
+        END AS rule
+    FROM told
+)
+SELECT
+    NULL::VARCHAR AS site,
+    ref_id(field(json, '$.subject.reference')) AS patient,
+    CASE
+        WHEN $encounters_known THEN encounters.id ELSE ref_id(field(json, '$.encounter.reference'))
+    END AS visit,
+    wall_clock(coalesce(
+        field(json, '$.effectiveDateTime'),
+        field(json, '$.effectivePeriod.start'),
+        field(json, '$.effectiveInstant'),
+        field(json, '$.issued')
+    )) AS starts,
+    NULL::TIMESTAMP AS ends,
+    concept_code(piece(json, '$.code'), 'folded', false) AS code,
+    concept_label(piece(json, '$.code')) AS label,
+    CASE
+        WHEN field(json, '$.encounter.reference') IS NULL THEN 'none'
+        WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
+    END AS visit_note,
+    rule AS note,
+    1 AS part,
+    CASE
+        WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
+        WHEN json_exists(json, '$.category')
+            AND NOT list_contains(field(json, '$.category[*].coding[*].code'), 'laboratory')
+            THEN 'not laboratory'
+        WHEN rule IS NULL THEN 'no rule for abnormal'
+        WHEN rule = 'interpretation' AND abnormal THEN NULL
+        WHEN rule = 'range' AND (value < low OR value > high) THEN NULL
+        ELSE 'not abnormal'
+    END AS fate
+FROM ruled
+LEFT JOIN encounters ON encounters.id = ref_id(field(json, '$.encounter.reference'))

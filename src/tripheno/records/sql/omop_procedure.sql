@@ -1,0 +1,24 @@
+-- A procedure, as its standard concept.
+SELECT
+    NULL::VARCHAR AS site,
+    events.person_id AS patient,
+    CASE
+        WHEN $visits_known THEN visits.visit_occurrence_id ELSE events.visit_occurrence_id
+    END AS visit,
+    coalesce(events.procedure_datetime, events.procedure_date) AS starts,
+    NULL::TIMESTAMP AS ends,
+    events.procedure_concept_id AS code,
+    concept.concept_name AS label,
+    CASE
+        WHEN events.visit_occurrence_id IS NULL THEN 'none'
+        WHEN $visits_known AND visits.visit_occurrence_id IS NULL THEN 'dangling'
+    END AS visit_note,
+    NULL::VARCHAR AS note,
+    1 AS part,
+    CASE WHEN coalesce(events.procedure_concept_id, '0') = '0' THEN 'concept 0' END AS fate
+FROM src.procedure_occurrence AS events
+LEFT JOIN src.visit_occurrence AS visits
+    ON $visits_known
+    AND visits.visit_occurrence_id = events.visit_occurrence_id
+    AND visits.person_id = events.person_id
+LEFT JOIN src.concept AS concept ON concept.concept_id = events.procedure_concept_id

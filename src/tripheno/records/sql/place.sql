@@ -1,0 +1,41 @@
+-- One extract's rows, each put into its window or dropped for a reason.
+-- $width: calendar window in microseconds; $by_date: a record without visit takes its day as visit.
+WITH extract AS (
+    {extract}
+),
+judged AS (
+    SELECT
+        *,
+        visit IS NULL AND $needs_visit AND $by_date AND starts IS NOT NULL AS by_date
+    FROM extract
+)
+SELECT
+    CAST($source AS VARCHAR) AS source,
+    CAST($mode AS VARCHAR) AS mode,
+    CAST(site AS VARCHAR) AS site,
+    CAST(patient AS VARCHAR) AS patient,
+    CAST(
+        CASE WHEN by_date THEN 'day ' || strftime(starts, '%Y-%m-%d') ELSE visit END AS VARCHAR
+    ) AS visit,
+    CAST(starts AS TIMESTAMP) AS starts,
+    CAST(ends AS TIMESTAMP) AS ends,
+    CAST(floor(epoch_us(starts) / CAST($width AS DOUBLE)) AS BIGINT) AS bucket,
+    CAST(code AS VARCHAR) AS code,
+    CAST(label AS VARCHAR) AS label,
+    CAST(
+        CASE
+            WHEN by_date THEN coalesce(visit_note, 'none') || ', day used' ELSE visit_note
+        END AS VARCHAR
+    ) AS visit_note,
+    CAST(note AS VARCHAR) AS note,
+    CAST(part AS INTEGER) AS part,
+    CAST(CASE
+        WHEN fate IS NOT NULL THEN fate
+        WHEN patient IS NULL THEN 'no patient'
+        WHEN code IS NULL OR trim(code) = '' THEN 'no code'
+        WHEN $divided AND site IS NULL THEN 'no hospital'
+        WHEN $needs_visit AND visit IS NULL AND NOT by_date THEN 'no visit'
+        WHEN $needs_time AND starts IS NULL THEN 'no time'
+        WHEN $interval AND CAST(ends AS DATE) < CAST(starts AS DATE) THEN 'ends before it starts'
+    END AS VARCHAR) AS fate
+FROM judged

@@ -1,0 +1,11 @@
+-- The hospital's visits, numbered without gaps. The map stays at the hospital.
+CREATE OR REPLACE TABLE windows AS
+SELECT
+    row_number() OVER (ORDER BY patients.patient, held.visit) - 1 AS "window",
+    patients.patient,
+    patients.key,
+    held.visit
+FROM (
+    SELECT DISTINCT patient, visit FROM coded WHERE fate IS NULL AND site IS NOT DISTINCT FROM $site
+) AS held
+JOIN patients ON patients.key = held.patient

@@ -1,0 +1,128 @@
+"""Charts: every function gives an Altair chart; ``as_svg`` makes one part of a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import altair as alt
+
+from tripheno.evaluation.rank import RankChoice
+
+INK, SOFT, BLUE, ORANGE, GREEN, PURPLE = (
+    "#1d2733", "#566270", "#2f6fa8", "#b3541e", "#2e7d4f", "#7a3fa0",
+)  # fmt: skip
+C = TypeVar("C", alt.Chart, alt.ConcatChart)
+
+RANK_PANELS: dict[str, tuple[str, list[float] | None]] = {
+    "held_out_error": ("Held-out error (lower is better)", None),
+    "stability": ("Stability over halves (factor match)", [0.0, 1.0]),
+    "core_consistency": ("Core consistency", [0.0, 100.0]),
+    "fit": ("Share of the data explained", [0.0, 1.0]),
+}
+
+
+def rank_chart(choice: RankChoice) -> alt.ConcatChart:
+    """The four kinds of evidence against the number of phenotypes, the recommendation marked."""
+    rows = [{**asdict(one), "held_out_folds": None} for one in choice.evidence]
+    for row in rows:
+        row["core_consistency"] = max(float(row["core_consistency"]), 0.0)
+    mark = alt.Chart(_data([{"rank": choice.recommendation.rank}])).mark_rule(
+        color=ORANGE, strokeDash=[5, 3], strokeWidth=2
+    ).encode(x="rank:Q")  # fmt: skip
+    panels = []
+    for field, (title, ends) in RANK_PANELS.items():
+        scale = alt.Scale(zero=False) if ends is None else alt.Scale(domain=ends)
+        line = alt.Chart(_data(rows)).mark_line(point=True, color=BLUE).encode(
+            x=alt.X("rank:Q", title="Phenotypes", axis=alt.Axis(tickMinStep=1, format="d")),
+            y=alt.Y(f"{field}:Q", title=None, scale=scale),
+        )  # fmt: skip
+        panels.append((line + mark).properties(width=300, height=170, title=title))
+    return _styled(alt.concat(*panels, columns=2))
+
+
+def convergence_chart(history: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    """RMSE over nonzeros by iteration, or the objective where RMSE was not followed."""
+    field, title = "rmse", "RMSE over nonzeros"
+    if any(line["rmse"] is None for line in history):
+        field, title = "objective", "Objective Ψ"
+    rows = [{"iteration": line["iteration"], "value": line[field]} for line in history]
+    chart: alt.Chart = alt.Chart(_data(rows)).mark_line(color=BLUE, point=len(rows) < 40).encode(
+        x=alt.X("iteration:Q", title="Iteration", axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
+    )  # fmt: skip
+    return _styled(chart.properties(width=330, height=190))
+
+
+def residual_chart(history: Sequence[Mapping[str, Any]]) -> alt.Chart | None:
+    """Primal and dual residuals by iteration, or nothing for a method that has none."""
+    rows = [
+        {"iteration": line["iteration"], "residual": name, "value": line[name]}
+        for line in history
+        for name in ("primal", "dual")
+        if line.get(name)
+    ]
+    if not rows:
+        return None
+    chart: alt.Chart = alt.Chart(_data(rows)).mark_line(point=len(rows) < 80).encode(
+        x=alt.X("iteration:Q", title="Iteration", axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("value:Q", title="Residual", scale=alt.Scale(type="log")),
+        color=alt.Color("residual:N", title=None, scale=alt.Scale(range=[ORANGE, BLUE])),
+        strokeDash=alt.StrokeDash("residual:N", title=None),
+    )  # fmt: skip
+    return _styled(chart.properties(width=330, height=190))
+
+
+def prevalence_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    """Share of each hospital's patients who have each phenotype; withheld shares are not drawn.
+
+    ``rows`` have ``phenotype``, ``hospital`` and ``share``.
+    """
+    shown = [dict(row) for row in rows if row["share"] is not None]
+    chart: alt.Chart = alt.Chart(_data(shown)).mark_point(size=80, filled=True, opacity=0.9).encode(
+        x=alt.X("share:Q", title="Share of the hospital’s patients", axis=alt.Axis(format="%")),
+        y=alt.Y("phenotype:N", title=None, sort=None, axis=alt.Axis(labelLimit=400)),
+        color=alt.Color(
+            "hospital:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, GREEN, PURPLE, SOFT])
+        ),
+        shape=alt.Shape("hospital:N", title=None),
+    )  # fmt: skip
+    return _styled(chart.properties(width=430))
+
+
+def as_svg(chart: Any, label: str, *, standalone: bool = False) -> str:
+    """A chart as SVG with a name for those who cannot see it; no script.
+
+    Inline SVG needs no namespace, so a page can be free of addresses; a file of its own needs it.
+    """
+    import vl_convert  # noqa: PLC0415  it loads a drawing engine of its own
+
+    svg = vl_convert.vegalite_to_svg(chart.to_json())
+    if not standalone:
+        svg = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", svg)
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
+    title = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+
+
+def _data(rows: list[dict[str, Any]]) -> alt.Data:
+    return alt.Data(values=rows)  # type: ignore[no-untyped-call]
+
+
+def _styled(chart: C) -> C:
+    styled: C = (
+        chart.configure(
+            font="sans-serif", background="transparent",
+            padding={"left": 45, "right": 12, "top": 5, "bottom": 5},  # fonts differ in width
+        )
+        .configure_axis(
+            labelColor=INK, titleColor=INK, gridColor="#e3e8ee", titleFontWeight="normal",
+            labelFontSize=11, titleFontSize=11,
+        )
+        .configure_title(color=INK, fontSize=12, anchor="start")
+        .configure_legend(orient="top", labelColor=INK)
+        .configure_view(stroke=None)
+    )  # fmt: skip
+    return styled

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+
+import pytest
+
+from tripheno.evaluation.rank import RankChoice, RankEvidence, recommend
+from tripheno.evaluation.simulation import assemble
+from tripheno.report.charts import (
+    as_svg,
+    convergence_chart,
+    prevalence_chart,
+    rank_chart,
+    residual_chart,
+)
+from tripheno.report.page import render_page
+from tripheno.report.run_folder import read_report
+from tripheno.report.study import Study, run_study
+from tripheno.solver.settings import SolverSettings
+from tripheno.testing.planted import planted
+
+HOSTILE = {
+    "script": "<script>alert(1)</script>",
+    "quotes": "\"'><img onerror=alert(1)>",
+    "direction": "a\u202eb\u200fc",
+    "long": "x" * 10_000,
+    "template": "{{ 7 * 7 }} & < > %",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page") / "run"
+    federation = assemble(planted(0).hospitals)
+    study = Study(federation, SolverSettings(4, "trip", tol=1e-4, restarts=2), {"a": "f" * 64})
+    run_study(study, folder, 0.0)
+    return folder
+
+
+def test_the_page_needs_no_network_and_no_script_and_is_small(folder):
+    page = (folder / "report.html").read_text()
+    assert not re.search(r"<script|src=|https?://|@import|url\(|javascript:| on\w+=", page)
+    assert len(page.encode()) < 500_000
+
+
+def test_every_section_is_there_and_every_link_leads_somewhere(folder):
+    page = (folder / "report.html").read_text()
+    for name in ("phenotypes", "models", "prevalence", "pooled", "convergence", "left", "methods"):
+        assert f'<h2 id="{name}"' in page
+    targets = set(re.findall(r'href="#([^"]+)"', page))
+    assert targets <= set(re.findall(r'id="([^"]+)"', page))
+    assert page.count('<svg role="img" aria-label=') == 3
+
+
+def test_no_count_below_eleven_is_on_the_page(folder):
+    page = (folder / "report.html").read_text()
+    for phenotype in read_report(folder).phenotypes:
+        shown = [n for n in phenotype.prevalence.patients.values() if n is not None]
+        assert all(count >= 11 for count in shown)
+        assert (phenotype.prevalence.total is None) == bool(phenotype.prevalence.hidden)
+    assert "withheld" in page
+
+
+def hostile_report(folder, label):
+    report = read_report(folder)
+    first, *others = report.phenotypes
+    codes = {mode: (replace(c[0], name=label), *c[1:]) for mode, c in first.codes.items()}
+    named = replace(first, codes=codes, name=label)
+    hospitals = [{**report.run["hospitals"][0], "name": label}, *report.run["hospitals"][1:]]
+    return replace(report, phenotypes=[named, *others], run={**report.run, "hospitals": hospitals})
+
+
+@pytest.mark.parametrize("label", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_label_is_text_in_a_real_browser(folder, label, chromium, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(render_page(hostile_report(folder, label)))
+    dom = chromium("--dump-dom", f"file://{path}").stdout
+    assert "<script" not in dom
+    assert "<img" not in dom
+    titles = re.findall(r"<h3[^>]*>1\. <bdi[^>]*>(.*?)</bdi>", dom, flags=re.DOTALL)
+    assert [html.unescape(title) for title in titles] == [label]
+
+
+def test_a_run_without_others_beside_it_gives_a_shorter_page(tmp_path):
+    federation = assemble(planted(0).hospitals)
+    settings = SolverSettings(3, "exact", tol=1e-3)
+    run_study(Study(federation, settings, {}, beside=()), tmp_path / "run", 0.0)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert 'id="models"' not in page
+    assert 'id="pooled"' not in page
+    assert "own model" not in page
+
+
+def test_charts_are_altair_charts_with_a_label_and_without_addresses(folder):
+    import altair as alt
+
+    history = read_report(folder).history
+    evidence = [RankEvidence(r, 0.1 * r, 90.0, 0.9, 1 / r, (1 / r,), 0.9) for r in (2, 3, 4)]
+    charts = [
+        convergence_chart(history),
+        residual_chart(history),
+        prevalence_chart([{"phenotype": "1. <a>", "hospital": "h & i", "share": 0.2}]),
+        rank_chart(RankChoice(tuple(evidence), recommend(evidence))),
+    ]
+    for chart in charts:
+        assert isinstance(chart, alt.TopLevelMixin)
+        svg = as_svg(chart, 'a "label" & <more>')
+        assert svg.startswith('<svg role="img" aria-label="a &quot;label&quot; &amp; &lt;more>"')
+        assert "http" not in svg
+        assert "<a>" not in svg
+    assert residual_chart([{"iteration": 1, "primal": None, "dual": None}]) is None

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tripheno.evaluation.origin import Origin, origins, own_models
+from tripheno.evaluation.prevalence import carriers, prevalence_of, shown_prevalence
+from tripheno.evaluation.simulation import assemble
+from tripheno.report.models_table import models_table
+from tripheno.report.phenotypes import Evidence, from_plain, phenotypes_of, specificity, to_plain
+from tripheno.solver.fit import fit
+from tripheno.solver.settings import SolverSettings
+from tripheno.testing.planted import planted
+
+
+@pytest.fixture(scope="module")
+def solved():
+    federation = assemble(planted(0).hospitals)
+    settings = SolverSettings(6, "exact", tol=1e-4, restarts=3)
+    return federation, settings, fit(federation.tensors, settings)
+
+
+class TestSpecificity:
+    def test_it_is_the_codes_share_over_all_phenotypes(self):
+        factor = np.array([[0.6, 0.0], [0.8, 0.6], [0.0, 0.8], [0.0, 0.0]])
+        found = specificity(factor, np.array([3.0, 1.0]))
+        assert found[0].tolist() == [1.0, 0.0]
+        assert found[1] == pytest.approx([0.8, 0.2])  # 2.4 of 3.0
+        assert found[3].tolist() == [0.0, 0.0]
+
+    def test_a_code_that_every_phenotype_shares_is_less_specific_than_its_weight_suggests(
+        self, solved
+    ):
+        for phenotype in phenotypes_of(solved[2]):
+            for codes in phenotype.codes.values():
+                assert all(0.0 < code.specificity <= 1.0 for code in codes)
+
+
+class TestPrevalence:
+    def test_a_carrier_has_three_counts_and_a_tenth_of_the_patients_counts(self):
+        features = [np.array([[0.6, 0.0], [0.8, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])]
+        rows = np.array([[3.01 / 1.4, 0.0], [2.9 / 1.4, 0.0], [100.0, 5.0], [0.0, 0.0]])
+        assert carriers(rows, features).tolist() == [
+            [True, False], [False, False], [True, False], [False, False],
+        ]  # fmt: skip
+
+    def test_scaling_the_factors_changes_no_carrier(self, solved):
+        _, _, solution = solved
+        rows = next(iter(solution.patient_factors.values()))
+        scale = np.linspace(0.1, 9, 6)
+        scaled = [solution.factors[0] * scale, solution.factors[1]]
+        assert np.array_equal(carriers(rows, solution.factors), carriers(rows / scale, scaled))
+
+    def test_small_counts_are_withheld_and_no_total_gives_them_away(self):
+        sizes = {"a": 100, "b": 100, "c": 100}
+        shown = shown_prevalence({"a": 50, "b": 10, "c": 40}, sizes)
+        assert shown.patients == {"a": 50, "b": None, "c": 40}
+        assert shown.share == {"a": 0.5, "b": None, "c": 0.4}
+        assert shown.total is None
+        assert shown.hidden == ("b",)
+
+    @pytest.mark.parametrize("count", [0, 1, 10, 90, 99])
+    def test_few_with_it_and_few_without_it_are_both_withheld(self, count):
+        assert shown_prevalence({"a": count}, {"a": 100}).patients["a"] is None
+
+    def test_counts_at_the_threshold_are_shown_with_their_total(self):
+        shown = shown_prevalence({"a": 11, "b": 89, "c": 100}, dict.fromkeys("abc", 100))
+        assert shown.patients == {"a": 11, "b": 89, "c": 100}
+        assert shown.total == 200
+
+    def test_no_small_number_is_in_the_plain_form(self, solved):
+        _, _, solution = solved
+        found = prevalence_of(solution.patient_factors, solution.factors)
+        counts = {
+            name: carriers(rows, solution.factors).sum(axis=0)
+            for name, rows in solution.patient_factors.items()
+        }
+        small = [(r, h) for h, c in counts.items() for r, n in enumerate(c) if n < 11]
+        for r, hospital in small:
+            assert found[r].patients[hospital] is None
+            assert found[r].total is None
+        assert any(one.total for one in found)
+
+
+class TestOrigin:
+    def test_it_is_told_in_words_and_by_kind(self):
+        assert Origin({"a": 0.9, "b": 0.8}).kind == "everywhere"
+        assert Origin({"a": 0.9, "b": 0.1}).text == "In the own model of a"
+        assert Origin({"a": 0.9, "b": 0.8, "c": 0.1}).text == "In the own model of a and b"
+        assert Origin({"a": 0.69, "b": 0.1}).kind == "together"
+
+    def test_own_models_say_where_a_phenotype_is_found(self, solved):
+        federation, settings, solution = solved
+        own = own_models(federation, settings)
+        found = origins(solution, own)
+        assert list(own) == list(federation.tensors)
+        assert max(max(one.similarity.values()) for one in found) > 0.9
+
+    def test_the_table_holds_every_phenotype_of_every_model_once(self, solved):
+        federation, settings, solution = solved
+        own = own_models(federation, settings)
+        table = models_table(solution, None, own)
+        assert table["models"] == ["exact", *federation.tensors]
+        for column, name in enumerate(table["models"]):
+            ranks = [row["cells"][column]["rank"] for row in table["rows"] if row["cells"][column]]
+            assert sorted(ranks) == list(range(1, 7)), name
+        assert [row["cells"][0]["rank"] for row in table["rows"][:6]] == list(range(1, 7))
+
+
+def test_a_phenotype_comes_back_from_json_as_it_was(solved):
+    federation, settings, solution = solved
+    evidence = Evidence(
+        origins(solution, own_models(federation, settings)),
+        prevalence_of(solution.patient_factors, solution.factors),
+        list(solution.component_match),
+    )
+    for phenotype in phenotypes_of(solution, {0: "<script>"}, evidence):
+        assert from_plain(json.loads(json.dumps(to_plain(phenotype)))) == phenotype
+        assert phenotype.overlap is not None
+        assert phenotype.overlap.number != phenotype.number
+        assert phenotype.stability is not None
+
+
+def test_codes_without_a_name_are_counted_not_guessed(solved):
+    from dataclasses import replace
+
+    solution = solved[2]
+    first = phenotypes_of(solution)[0].codes["medication"][0].position
+    axis = solution.axes[0]
+    codes = list(axis.codes)
+    codes[first] = ""
+    hidden = replace(solution, axes=(replace(axis, codes=tuple(codes)), *solution.axes[1:]))
+    phenotype = phenotypes_of(hidden)[0]
+    assert phenotype.unknown["medication"].codes == 1
+    assert phenotype.unknown["medication"].share == phenotype.codes["medication"][0].share
