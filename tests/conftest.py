@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 pytest.register_assert_rewrite(
-    "tripheno.testing.channel_contract", "tripheno.testing.sums_contract"
+    "tripheno.testing.aligner_contract",
+    "tripheno.testing.channel_contract",
+    "tripheno.testing.sums_contract",
 )
 
 PROJECT = Path(__file__).resolve().parents[1]

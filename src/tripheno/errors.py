@@ -280,6 +280,34 @@ class MaskReuse(PolicyError):
     code = "TRIP-E402"
 
 
+class NothingLeft(PolicyError):
+    """Every code of a mode is below the smallest count that may be used, network-wide.
+
+    Lower --min-cell where that is allowed, roll codes up to broader ones, or add hospitals.
+    """
+
+    code = "TRIP-E403"
+
+
+class BrokenChain(PolicyError):
+    """An audit log was changed, cut or put together from parts: a line does not follow its past.
+
+    The message names the first line that does not hold. What stands before it does.
+    """
+
+    code = "TRIP-E404"
+
+
+class InsecureRefused(PolicyError):
+    """A protocol known to be insecure was asked for without saying that this is accepted.
+
+    `--align polynomial` is the seed paper's protocol: the server can read every hospital's code
+    list. It is for synthetic data and for study; say `--insecure` if that is what you have.
+    """
+
+    code = "TRIP-E405"
+
+
 # ── exit 5: network and messages ──────────────────────────────────────────────────────────────
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tripheno import __version__
+from tripheno.cli import audit
 from tripheno.cli.bench import bench
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
@@ -59,6 +60,11 @@ def _in_words(fault: Exception) -> str:
 
 for _command in (demo, ingest, simulate, rank, transform, report, bench, explain):
     app.command()(_guarded(_command))
+
+audit_app = typer.Typer(help="What left, and whether the record of it holds.", no_args_is_help=True)
+audit_app.command("verify")(_guarded(audit.verify))
+audit_app.command("show")(_guarded(audit.show))
+app.add_typer(audit_app, name="audit")
 
 
 def _version(asked: bool) -> None:

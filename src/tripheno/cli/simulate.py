@@ -54,6 +54,14 @@ class SumsChoice(StrEnum):
     plain = "plain"
 
 
+class AlignChoice(StrEnum):
+    """How hospitals agree on axes without showing their code lists."""
+
+    tokens = "tokens"
+    vocabulary = "vocabulary"
+    polynomial = "polynomial"
+
+
 def simulate(
     sites: Annotated[
         list[Path],
@@ -97,13 +105,24 @@ def simulate(
             help="How contributions are added.", show_default="secure from three hospitals on"
         ),
     ] = None,
+    align: Annotated[
+        AlignChoice, typer.Option(help="How hospitals agree on common axes.")
+    ] = AlignChoice.tokens,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Accept that --align polynomial shows code lists.")
+    ] = False,
+    min_cell: Annotated[
+        int | None,
+        typer.Option(help="Drop codes that fewer people than this have, network-wide.", min=1),
+    ] = None,
     compare: Annotated[
         bool, typer.Option(help="Run central and local too, to compare with.")
     ] = True,
     form: FormatOption = Format.text,
 ) -> None:
     """Run a federation of one machine's files, and compare it with pooled data."""
-    from tripheno.evaluation.simulation import assemble
+    from tripheno.evaluation.simulation import assemble, drop_small_cells
+    from tripheno.exchange.simulated import SumsKind, sums_for
     from tripheno.report.run_folder import check_folder
     from tripheno.report.study import Study, federation_from_files, run_study
     from tripheno.solver.settings import Method, SolverSettings
@@ -129,7 +148,12 @@ def simulate(
     check_folder(out_dir)
     with Progress() as progress, spoken_warnings():
         tensors, inputs = federation_from_files(sites, hospitals, skew, seed)
-        federation = assemble(tensors)
+        federation = assemble(tensors, align.value, seed=seed, insecure=insecure)
+        kind: SumsKind | None = sums.value if sums else None
+        if min_cell is not None:
+            _, make = sums_for(kind, len(tensors), seed)
+            federation = drop_small_cells(federation, min_cell, make)
+            progress.say(_removed_in_words(federation.codes_removed, min_cell))
         progress.say(
             f"{len(federation.tensors)} hospitals, {federation.nonzeros:,} cells, "
             f"axes agreed in {federation.alignment_seconds:.2f} s"
@@ -137,10 +161,15 @@ def simulate(
         beside: tuple[Method, ...] = ("central", "local") if compare else ()
         study = Study(
             federation, settings, inputs, every=method is MethodChoice.all, beside=beside,
-            sums=sums.value if sums else None,
+            sums=kind,
         )  # fmt: skip
         result = run_study(study, out_dir, started, announce=progress.iteration)
     show(result, out_dir, form)
+
+
+def _removed_in_words(removed: dict[str, int], fewest: int) -> str:
+    counts = ", ".join(f"{count:,} {mode}" for mode, count in removed.items())
+    return f"codes that fewer than {fewest} people have were removed: {counts}"
 
 
 def show(result: dict[str, Any], folder: Path, form: Format) -> None:

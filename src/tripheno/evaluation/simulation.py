@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tripheno.errors import EmptyTensor, SettingsError, TooManyHospitals
-from tripheno.exchange import MakeSums
+from tripheno.exchange import Listener, MakeSums
+from tripheno.privacy.small_cells import people_per_code, without_small_cells
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import factor_match_score
-from tripheno.vocabulary.alignment import align_plainly
+from tripheno.vocabulary.aligners import Aligner, AlignKind, TokenAligner, VocabularyAligner
+from tripheno.vocabulary.alignment import align_plainly, align_privately
 from tripheno.vocabulary.axis import Axis
+from tripheno.vocabulary.polynomial import PolynomialAligner
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Federation:
     tensors: dict[str, CountTensor]
     axes: tuple[Axis, ...]
     alignment_seconds: float = 0.0
+    align: AlignKind = "tokens"
+    codes_removed: dict[str, int] = field(default_factory=dict)  # by mode, for small cells
 
     @property
     def nonzeros(self) -> int:
@@ -34,15 +39,45 @@ class Federation:
         return sum(tensor.nonzeros for tensor in self.tensors.values())
 
 
-def assemble(tensors: Mapping[str, CountTensor]) -> Federation:
-    """Bring every hospital's tensor onto the axes they share."""
+def assemble(
+    tensors: Mapping[str, CountTensor],
+    align: AlignKind = "tokens",
+    *,
+    seed: int = 0,
+    insecure: bool = False,
+) -> Federation:
+    """Bring every hospital's tensor onto the axes they share, without showing code lists.
+
+    A simulation's `vocabulary` has for its public list every code that any hospital has.
+    `polynomial` is the seed's insecure protocol, and must be accepted as such.
+    """
     for name, tensor in tensors.items():
         if tensor.nonzeros == 0:
             raise EmptyTensor("This hospital has no cell", where=name, fix="leave it out")
     started = time.perf_counter()
-    axes = align_plainly([tensor.axes for tensor in tensors.values()])
+    people = {name: people_per_code(tensor) for name, tensor in tensors.items()}
+    own = {name: tensor.axes for name, tensor in tensors.items()}
+    axes = align_privately(own, people, _aligner(align, own, seed, insecure))
     aligned = {name: tensor.on_axes(axes) for name, tensor in tensors.items()}
-    return Federation(aligned, axes, time.perf_counter() - started)
+    return Federation(aligned, axes, time.perf_counter() - started, align)
+
+
+def _aligner(
+    align: AlignKind, own: Mapping[str, tuple[Axis, ...]], seed: int, insecure: bool
+) -> Aligner:
+    if align == "polynomial":
+        return PolynomialAligner(seed, insecure=insecure)
+    if align == "vocabulary":
+        public = align_plainly(list(own.values()))
+        return VocabularyAligner({axis.mode: axis.codes for axis in public if axis.codes}, seed)
+    return TokenAligner(seed)
+
+
+def drop_small_cells(federation: Federation, fewest: int, make: MakeSums) -> Federation:
+    """The federation without the codes that fewer than so many people in it have."""
+    tensors, removed = without_small_cells(federation.tensors, fewest, make)
+    axes = next(iter(tensors.values())).axes
+    return replace(federation, tensors=tensors, axes=axes, codes_removed=removed)
 
 
 def share_out(
@@ -91,6 +126,7 @@ def run_methods(
     *,
     sums: MakeSums | None = None,
     announce: Announce | None = None,
+    listeners: Mapping[Method, Listener] | None = None,
 ) -> dict[Method, Solution]:
     """Every method from the same start on the same federation."""
     found: dict[Method, Solution] = {}
@@ -101,5 +137,6 @@ def run_methods(
                 announce(method, line)
 
         chosen = replace(settings, method=method)
-        found[method] = fit(federation.tensors, chosen, sums=sums, watch=watch)
+        listen = (listeners or {}).get(method)
+        found[method] = fit(federation.tensors, chosen, sums=sums, watch=watch, listen=listen)
     return found

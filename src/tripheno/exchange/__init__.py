@@ -1,6 +1,6 @@
 """The one primitive: hospitals contribute named arrays, the server sees the sum and broadcasts."""
 
-from tripheno.exchange.channel import Channel, InProcessChannel, Responder
+from tripheno.exchange.channel import Channel, InProcessChannel, Listener, Responder
 from tripheno.exchange.messages import Broadcast, Contribution, Message
 from tripheno.exchange.sums import Exchange, MakeSums, PlainSums, Sums, plain_sums
 
@@ -10,6 +10,7 @@ __all__ = [
     "Contribution",
     "Exchange",
     "InProcessChannel",
+    "Listener",
     "MakeSums",
     "Message",
     "PlainSums",

@@ -12,6 +12,9 @@ from tripheno.errors import BadMessage
 Responder = Callable[[str, bytes], bytes]
 """A hospital's side: ``answer = respond(step, broadcast)``."""
 
+Listener = Callable[[str, str, bytes, bytes], None]
+"""Told of every message: ``listen(step, hospital, broadcast, answer)``."""
+
 
 @dataclass
 class Traffic:
@@ -56,7 +59,8 @@ class InProcessChannel(Channel):
     Hospitals answer one after the other, so that each one's seconds are its own.
     """
 
-    def __init__(self, responders: Mapping[str, Responder]) -> None:
+    def __init__(self, responders: Mapping[str, Responder], listen: Listener | None = None) -> None:
+        self._listen = listen
         self._desks = {name: _Desk(respond) for name, respond in responders.items()}
         super().__init__()
 
@@ -77,6 +81,8 @@ class InProcessChannel(Channel):
             traffic.seconds += time.perf_counter() - started
             traffic.bytes_down += len(broadcast)
             traffic.bytes_up += len(answers[name])
+            if self._listen is not None:
+                self._listen(step, name, broadcast, answers[name])
         if not answers:
             raise BadMessage("there is no hospital in this federation")
         return answers

@@ -203,7 +203,7 @@ class ServerSums(Sums):
     def __init__(self, roster: Roster, entropy: Entropy = from_system) -> None:
         self.roster, self.scales = roster, Scales(len(roster.names))
         self._private = X25519PrivateKey.from_private_bytes(entropy("x25519"))
-        self._secrets: dict[str, bytes] = {}
+        self.secrets: dict[str, bytes] = {}
         self.repeats = 0  # steps repeated on a wider scale so far
         self._agreed = False
 
@@ -218,7 +218,7 @@ class ServerSums(Sums):
         for name, public in self.roster.members:
             check_announcement(announced[name], public, self.roster, own, name)
             key = announced[name][:KEY_BYTES]
-            self._secrets[name] = server_secret(self._private, key, self.roster, name, name)
+            self.secrets[name] = server_secret(self._private, key, self.roster, name, name)
         confirmed = channel.round("keys/confirm", bundle(announced))
         channel.round("keys/agree", bundle(confirmed))
         self._agreed = True
@@ -280,7 +280,7 @@ class ServerSums(Sums):
             fault = "truncated" if len(data) < expected else "oversized"
             raise BadMessage(f"{fault}: {len(data):,} bytes, not {expected:,}", where=where)
         body, proof = data[:-PROOF_BYTES], data[-PROOF_BYTES:]
-        if not hmac.compare_digest(proof, _proof(body, self._secrets.get(name, b""))):
+        if not hmac.compare_digest(proof, _proof(body, self.secrets.get(name, b""))):
             raise BadSignature("was not made by this hospital, or was changed", where=where)
         magic, roster, hospital, of_step, of_layout, count = HEAD.unpack_from(body)
         if magic != MAGIC or roster != self.roster.digest:

@@ -26,7 +26,7 @@ def demonstrate(
     """Make hospitals, run every method, look for what was planted, write the run folder."""
     network = synthetic_network(demo_settings(seed))
     tensors = {h.name: CountTensor.from_events(h.events) for h in network.hospitals}
-    federation = assemble(tensors)
+    federation = assemble(tensors, seed=seed)
     for name, tensor in tensors.items():
         sizes = " × ".join(f"{axis.size} {axis.mode} codes" for axis in tensor.axes)
         say(f"{name}: {tensor.patients:,} patients × {sizes}, {tensor.nonzeros:,} cells")

@@ -49,6 +49,8 @@ class Run:
             "constraint": settings.constraint,
             "seed": settings.seed,
             "sums": self.sums,
+            "align": self.federation.align,
+            "codes_removed": self.federation.codes_removed,
             "hospitals": [
                 {"name": name, "patients": tensor.patients, "nonzeros": tensor.nonzeros}
                 for name, tensor in self.federation.tensors.items()

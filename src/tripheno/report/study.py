@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from tripheno.evaluation.simulation import (
     run_methods,
     share_out,
 )
+from tripheno.exchange.keys import Identity, from_seed
 from tripheno.exchange.simulated import SumsKind, sums_for
+from tripheno.privacy.audit import AuditLog
 from tripheno.provenance import file_fingerprint, provenance
 from tripheno.report.models_table import models_table
 from tripheno.report.page import render_page
@@ -88,7 +91,12 @@ def run_study(
     wanted = {settings.method, *study.beside}
     methods = [m for m in EVERY_METHOD if study.every or m in wanted]
     _, sums = sums_for(study.sums, len(study.federation.tensors), settings.seed)
-    solutions = run_methods(study.federation, settings, methods, sums=sums, announce=announce)
+    audited: list[Method] = [method for method in methods if method != "central"]
+    logs: dict[Method, AuditLog] = {method: _audit_log(study, method) for method in audited}
+    solutions = run_methods(
+        study.federation, settings, methods, sums=sums, announce=announce,
+        listeners={method: log.listen for method, log in logs.items()},
+    )  # fmt: skip
     rows = comparison_rows(solutions)
     several = len(study.federation.tensors) > 1
     own = own_models(study.federation, settings) if several and "local" in solutions else {}
@@ -99,14 +107,34 @@ def run_study(
     if study.every:
         for method, run in runs.items():
             _write_whole(folder / method, run)
+            _write_audit(folder / method, logs.get(method))
         summary = _summary_of_all(runs, rows)
         write_text(folder / "report.html", render_page(read_report(folder / "trip")))
         write_run_summary(folder, summary)
     else:
         run = runs[settings.method]
         _write_whole(folder, run)
+        _write_audit(folder, logs.get(settings.method))
         summary = run.summary()
     return {"summary": summary, "comparison": rows, "solutions": solutions, "own": own}
+
+
+def _audit_log(study: Study, method: Method) -> AuditLog:
+    """The log of a method's messages; a simulation's keys come from its seed."""
+    entropy = from_seed(study.settings.seed, f"audit/{method}")
+    keeper, coordinator = (Identity.from_bytes(entropy(who)) for who in ("keeper", "coordinator"))
+    run = f"simulate {method}, seed {study.settings.seed}"
+    return AuditLog(run, keeper, coordinator, lambda: datetime.now(UTC).isoformat("T", "seconds"))
+
+
+def _write_audit(folder: Path, log: AuditLog | None) -> None:
+    """``audit.jsonl``, and beside it the head that the coordinator of a federation would keep."""
+    for name in ("audit.jsonl", "audit.head.json"):
+        (folder / name).unlink(missing_ok=True)
+    if log is not None:
+        head = log.close()
+        write_text(folder / "audit.jsonl", log.text())
+        write_text(folder / "audit.head.json", json.dumps(head.to_dict(), indent=2) + "\n")
 
 
 def write_run_summary(folder: Path, summary: dict[str, Any]) -> None:

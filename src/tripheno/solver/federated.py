@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from tripheno.errors import BadShape, EmptyComponent, NotConverged, SettingsError, SingularGram
-from tripheno.exchange import Exchange, InProcessChannel, MakeSums, Message, Sums, plain_sums
+from tripheno.exchange import (
+    Exchange,
+    InProcessChannel,
+    Listener,
+    MakeSums,
+    Message,
+    Sums,
+    plain_sums,
+)
 from tripheno.exchange.sums import Hospital, handler
 from tripheno.solver import hospital as steps
 from tripheno.solver.hospital import HospitalState
@@ -70,6 +78,7 @@ def solve_federated(
     sums: MakeSums | None = None,
     start: tuple[np.ndarray, ...] | None = None,
     watch: Watch | None = None,
+    listen: Listener | None = None,
 ) -> Solution:
     """Run `trip`, `exact` or `central` over hospitals whose tensors share their axes.
 
@@ -82,7 +91,7 @@ def solve_federated(
     given = tensors
     if settings.method == "central":
         tensors, sums = {"central": pooled(list(given.values()))}, plain_sums
-    members, exchange = gathered(tensors, settings, sums or plain_sums)
+    members, exchange = gathered(tensors, settings, sums or plain_sums, listen)
     factors = start if start is not None else first_factors(axes, settings)
     outcome = run_rounds(server_method(settings), exchange, factors, watch)
     patients = {name: member.state.patients for name, member in members.items()}
@@ -93,12 +102,15 @@ def solve_federated(
 
 
 def gathered(
-    tensors: Mapping[str, CountTensor], settings: SolverSettings, sums: MakeSums
+    tensors: Mapping[str, CountTensor],
+    settings: SolverSettings,
+    sums: MakeSums,
+    listen: Listener | None = None,
 ) -> tuple[dict[str, Member], Exchange]:
     """Every hospital at its desk, and the server's view of them."""
     halves, server = sums(tuple(tensors))
     members = {name: Member(name, t, settings, halves[name]) for name, t in tensors.items()}
-    channel = InProcessChannel({name: m.hospital.respond for name, m in members.items()})
+    channel = InProcessChannel({name: m.hospital.respond for name, m in members.items()}, listen)
     return members, Exchange(channel, server)
 
 

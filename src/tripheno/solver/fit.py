@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tripheno.errors import TriphenoWarning
-from tripheno.exchange import MakeSums
+from tripheno.exchange import Listener, MakeSums
 from tripheno.solver.federated import solve_federated
 from tripheno.solver.local import solve_local
 from tripheno.solver.loop import Watch
@@ -25,6 +25,7 @@ def fit(
     *,
     sums: MakeSums | None = None,
     watch: Watch | None = None,
+    listen: Listener | None = None,
 ) -> Solution:
     """Phenotypes of several hospitals by the method the settings name.
 
@@ -33,12 +34,13 @@ def fit(
     uses the seed ``seed + i``, so that every method begins from the same places.
     """
     if settings.restarts == 1:
-        return _once(tensors, settings, sums, watch)
+        return _once(tensors, settings, sums, watch, listen)
     found: list[tuple[Solution, list[Warning | str]]] = []
     for attempt in range(settings.restarts):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", TriphenoWarning)
-            solution = _once(tensors, replace(settings, seed=settings.seed + attempt), sums, watch)
+            seeded = replace(settings, seed=settings.seed + attempt)
+            solution = _once(tensors, seeded, sums, watch, listen)
         found.append((solution, [w.message for w in caught]))
     best, said = min(found, key=lambda pair: pair[0].objective)
     for warning in said:
@@ -57,6 +59,7 @@ def _once(
     settings: SolverSettings,
     sums: MakeSums | None,
     watch: Watch | None,
+    listen: Listener | None,
 ) -> Solution:
     solve = solve_local if settings.method == "local" else solve_federated
-    return solve(tensors, settings, sums=sums, watch=watch)
+    return solve(tensors, settings, sums=sums, watch=watch, listen=listen)

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from tripheno.errors import TriphenoWarning
-from tripheno.exchange import MakeSums, plain_sums
+from tripheno.exchange import Listener, MakeSums, plain_sums
 from tripheno.exchange.sums import Handler
 from tripheno.solver.federated import common_axes, gathered, solution_of, solve_federated
 from tripheno.solver.loop import Outcome, Watch, first_factors, release
@@ -32,11 +32,12 @@ def solve_local(
     *,
     sums: MakeSums | None = None,
     watch: Watch | None = None,
+    listen: Listener | None = None,
 ) -> Solution:
     """Every hospital's own model from one start, matched to the most typical one's, averaged."""
     settings = replace(settings, method="local")
     axes = common_axes(tensors)
-    members, exchange = gathered(tensors, settings, sums or plain_sums)
+    members, exchange = gathered(tensors, settings, sums or plain_sums, listen)
     for name, member in members.items():
         member.hospital.handlers["own"] = _own_model(name, tensors[name], settings)
     started = time.perf_counter()

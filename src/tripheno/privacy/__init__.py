@@ -1,0 +1,1 @@
+"""What may enter, what may leave, and the record of it: small cells and the audit chain."""

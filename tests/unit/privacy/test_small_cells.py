@@ -1,0 +1,98 @@
+"""Codes that too few people have never enter, and hidden counts cannot be worked out."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tripheno.errors import NothingLeft, SettingsError
+from tripheno.exchange import plain_sums
+from tripheno.exchange.simulated import SecureSums
+from tripheno.privacy.small_cells import (
+    people_at_positions,
+    people_per_code,
+    shown_counts,
+    without_small_cells,
+)
+from tripheno.tensor.count_tensor import CountTensor, pooled
+from tripheno.testing.planted import planted
+from tripheno.vocabulary.axis import Axis
+
+
+def test_people_are_counted_and_not_rows():
+    axes = [Axis("m", 2, ("a", "b")), Axis("d", 2, ("x", "y"))]
+    cells = [[0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 1, 1]]
+    tensor = CountTensor.from_cells(cells, [9, 9, 1, 1], axes=axes)
+    assert people_per_code(tensor) == {"m": {"a": 2, "b": 1}, "d": {"x": 2, "y": 2}}
+
+
+@pytest.mark.parametrize("make", [plain_sums, SecureSums(0)], ids=["plain", "secure"])
+@pytest.mark.parametrize("fewest", [1, 11, 60])
+def test_every_code_left_has_enough_people_in_the_network(fewest, make):
+    tensors, removed = without_small_cells(planted(0).hospitals, fewest, make)
+    together = pooled(list(tensors.values()))
+    assert min(people.min() for people in people_at_positions(together)) >= fewest
+    before = planted(0).together
+    for old, new in zip(before.axes, together.axes, strict=True):
+        assert set(new.codes) <= set(old.codes)
+        assert removed[new.mode] == old.size - new.size
+    if fewest == 60:
+        assert sum(removed.values()) > 0
+
+
+def test_a_code_that_is_rare_everywhere_and_common_together_stays():
+    axes = [Axis("m", 2), Axis("d", 2)]
+    one = CountTensor.from_cells(
+        [[p, 0, 0] for p in range(4)], np.ones(4), axes=axes, shape=(4, 2, 2)
+    )
+    left, removed = without_small_cells(dict.fromkeys("abc", one), 11, SecureSums(0))
+    assert removed == {"m": 1, "d": 1}
+    assert left["a"].nonzeros == 4
+
+
+def test_nothing_left_is_a_refusal_that_names_the_mode():
+    with pytest.raises(NothingLeft, match="medication"):
+        without_small_cells(planted(0).hospitals, 5_000, plain_sums)
+    with pytest.raises(SettingsError):
+        without_small_cells(planted(0).hospitals, 0, plain_sums)
+
+
+counts = st.lists(st.integers(0, 40), min_size=1, max_size=6)
+
+
+@given(counts, st.integers(2, 12))
+def test_no_small_count_is_shown(found, fewest):
+    shown = shown_counts(found, fewest)
+    for count, part in zip(found, shown.parts, strict=True):
+        assert part is None or part == count
+        assert part is None or part == 0 or part >= fewest
+    if all(count == 0 or count >= fewest for count in found):
+        assert shown == (tuple(found), sum(found))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 14), min_size=1, max_size=4), st.integers(2, 6))
+def test_no_hidden_count_follows_from_what_is_shown(found, fewest):
+    """By trying everything: each hidden count may be at least ``fewest`` different numbers."""
+    shown = shown_counts(found, fewest)
+    hidden = [n for n, part in enumerate(shown.parts) if part is None]
+    if not hidden or shown.total is None:
+        return
+    rest = shown.total - sum(part for part in shown.parts if part is not None)
+    possible = [
+        guess
+        for guess in itertools.product(range(1, rest + 1), repeat=len(hidden))
+        if sum(guess) == rest
+    ]
+    for place in range(len(hidden)):
+        assert len({guess[place] for guess in possible}) >= fewest
+
+
+def test_a_single_hidden_count_takes_another_with_it():
+    assert shown_counts([3, 20, 50], 11) == ((None, None, 50), 73)
+    assert shown_counts([3], 11) == ((None,), None)
+    assert shown_counts([0, 12], 11) == ((0, 12), 12)
