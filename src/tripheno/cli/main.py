@@ -16,6 +16,7 @@ from tripheno.cli.rank import rank
 from tripheno.cli.report import report
 from tripheno.cli.simulate import simulate
 from tripheno.cli.transform import transform
+from tripheno.cli.ui import ui
 from tripheno.errors import RunFailed, TriphenoError
 
 app = typer.Typer(
@@ -55,7 +56,7 @@ def _in_words(fault: Exception) -> str:
     return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
 
 
-for _command in (demo, simulate, rank, transform, report, explain):
+for _command in (demo, simulate, rank, transform, report, ui, explain):
     app.command()(_guarded(_command))
 
 
