@@ -28,6 +28,8 @@ function show(id, text) {
 if (document.body.dataset.page === "/") {
   new EventSource("/live").addEventListener("iteration", (event) => {
     const line = JSON.parse(event.data);
+    const shown = Number(document.getElementById("live-iteration").textContent);
+    if (line.iteration <= shown) return; // the finished run's own figures stand already
     show("live-iteration", String(line.iteration));
     if (line.rmse !== null) show("live-rmse", line.rmse.toFixed(4));
     show("live-bytes", (line.bytes / 1048576).toFixed(2));
