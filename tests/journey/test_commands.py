@@ -227,6 +227,51 @@ class TestSimulate:
         assert not (run / "run.json").exists()
 
 
+@pytest.fixture(scope="module")
+def run(sites, tmp_path_factory):
+    """Two of the three sites' phenotypes."""
+    folder = tmp_path_factory.mktemp("use") / "run"
+    words = ["--rank", 3, "--tol", "1e-3", "--no-compare", "--method", "exact"]
+    tripheno("simulate", *sites[:2], "--out", folder, *words)
+    return folder
+
+
+class TestPhenotypesInUse:
+    """New patients, the number of phenotypes, the page made again."""
+
+    def test_a_hospital_that_took_no_part_scores_its_patients(self, run, sites, tmp_path):
+        words = ["transform", run, sites[2], "--out", tmp_path / "scored", "--format", "json"]
+        done = tripheno(*words)
+        summary = json.loads(done.stdout)
+        assert summary["cohort_rows"] > 0
+        assert summary["dated"] is True
+        assert any(mode["unknown"] for mode in summary["unknown_codes"].values())
+        assert "codes are unknown to these phenotypes" in done.stderr
+        again = tripheno(*words[:-2])
+        assert "Patients here" in again.stdout
+
+    def test_a_run_that_is_none_and_patients_that_are_none_are_named(self, run, tmp_path):
+        out = ("--out", tmp_path / "scored")
+        assert "TRIP-E203" in tripheno("transform", tmp_path, run, *out, check=2).stderr
+        assert "TRIP-E301" in tripheno("transform", run, "nowhere", *out, check=3).stderr
+        assert "TRIP-E203" in tripheno("report", tmp_path, check=2).stderr
+        assert "TRIP-E203" in tripheno("ui", tmp_path, check=2).stderr
+
+    def test_the_page_is_made_again(self, run, tmp_path):
+        tripheno("report", run, "--out", tmp_path / "again.html")
+        assert (tmp_path / "again.html").read_text() == (run / "report.html").read_text()
+
+    def test_the_number_of_phenotypes_is_recommended_with_reasons(self, sites, tmp_path):
+        words = ["rank", *sites, "--ranks", "2:4", "--restarts", 1, "--tol", "1e-3"]
+        found = json.loads(tripheno(*words, "--out", tmp_path, "--format", "json").stdout)
+        assert [one["rank"] for one in found["evidence"]] == [2, 3, 4]
+        assert found["recommendation"]["sure"] in ("clear", "fair", "weak")
+        assert (tmp_path / "rank.svg").read_text().startswith("<svg")
+        assert (
+            "--ranks" in tripheno("rank", *sites, "--ranks", "x", "--out", tmp_path, check=2).stderr
+        )
+
+
 def write_cells(dense, path):
     cells = np.argwhere(dense)
     values = dense[dense > 0]

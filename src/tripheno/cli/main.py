@@ -19,6 +19,7 @@ from tripheno.cli.rank import rank
 from tripheno.cli.report import report
 from tripheno.cli.simulate import simulate
 from tripheno.cli.transform import transform
+from tripheno.cli.ui import ui
 from tripheno.errors import RunFailed, TriphenoError
 
 app = typer.Typer(
@@ -58,7 +59,7 @@ def _in_words(fault: Exception) -> str:
     return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
 
 
-for _command in (demo, ingest, simulate, rank, transform, report, bench, explain):
+for _command in (demo, ingest, simulate, rank, transform, report, ui, bench, explain):
     app.command()(_guarded(_command))
 
 audit_app = typer.Typer(help="What left, and whether the record of it holds.", no_args_is_help=True)

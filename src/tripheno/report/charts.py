@@ -68,7 +68,10 @@ def residual_chart(history: Sequence[Mapping[str, Any]]) -> alt.Chart | None:
         return None
     chart: alt.Chart = alt.Chart(_data(rows)).mark_line(point=len(rows) < 80).encode(
         x=alt.X("iteration:Q", title="Iteration", axis=alt.Axis(tickMinStep=1)),
-        y=alt.Y("value:Q", title="Residual", scale=alt.Scale(type="log")),
+        y=alt.Y(
+            "value:Q", title="Residual", scale=alt.Scale(type="log"),
+            axis=alt.Axis(tickCount=5, format=".0e"),
+        ),
         color=alt.Color("residual:N", title=None, scale=alt.Scale(range=[ORANGE, BLUE])),
         strokeDash=alt.StrokeDash("residual:N", title=None),
     )  # fmt: skip

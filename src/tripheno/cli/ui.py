@@ -1,0 +1,37 @@
+"""``tripheno ui``: the dashboard on this machine."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tripheno.cli.console import out
+from tripheno.errors import SettingsError
+
+
+def ui(
+    folder: Annotated[Path, typer.Argument(help="Run folder, study folder, or folder of runs.")],
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.", min=0)] = 0,
+) -> None:
+    """Look at a run, name and judge its phenotypes, in a browser on this machine."""
+    try:
+        import uvicorn
+
+        from tripheno.dashboard.app import make_app
+    except ImportError:
+        raise SettingsError(
+            "The dashboard is not installed", fix="pip install 'tripheno[ui]'"
+        ) from None
+    door = socket.socket()
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    door.bind(("127.0.0.1", port))
+    number = door.getsockname()[1]
+    token = secrets.token_urlsafe(24)
+    app = make_app(folder, token, [f"127.0.0.1:{number}", f"localhost:{number}"])
+    out().print(f"http://127.0.0.1:{number}/?token={token}", markup=False)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run(sockets=[door])

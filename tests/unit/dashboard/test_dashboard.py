@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from starlette.testclient import TestClient
+
+from tripheno.dashboard.annotations import agreement, annotate, as_csv, latest, read_annotations
+from tripheno.dashboard.app import PAGES, make_app
+from tripheno.dashboard.live import follow
+from tripheno.errors import RunNotFound, SettingsError
+from tripheno.evaluation.simulation import assemble
+from tripheno.report.study import Study, run_study
+from tripheno.solver.settings import SolverSettings
+from tripheno.testing.planted import planted
+
+TOKEN = "a-token-for-tests"
+HOST = "127.0.0.1:8123"
+ORIGIN = {"origin": f"http://{HOST}"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dashboard") / "run"
+    study = Study(assemble(planted(0).hospitals), SolverSettings(4, "trip", tol=1e-4), {})
+    run_study(study, folder, 0.0)
+    return folder
+
+
+@pytest.fixture
+def run(made):
+    (made / "annotations.jsonl").unlink(missing_ok=True)
+    return made
+
+
+def client_of(folder):
+    client = TestClient(make_app(folder, TOKEN, [HOST]), base_url=f"http://{HOST}")
+    assert client.get(f"/?token={TOKEN}").status_code == 200
+    return client
+
+
+def say(client, **fields):
+    return client.post(
+        "/annotate", data={"phenotype": "1", "reviewer": "Ada", **fields}, headers=ORIGIN
+    )
+
+
+class TestTheDoor:
+    def test_without_the_token_nothing_is_shown(self, run):
+        client = TestClient(make_app(run, TOKEN, [HOST]), base_url=f"http://{HOST}")
+        for path in (*PAGES, "/live", "/annotations.csv", "/static/dashboard.js"):
+            assert client.get(path).status_code == 403
+            assert client.get(f"{path}?token=wrong").status_code == 403
+
+    def test_another_host_name_gets_nothing(self, run):
+        client = client_of(run)
+        assert client.get("/", headers={"host": "evil.example"}).status_code == 421
+
+    @pytest.mark.parametrize("origin", [None, "null", "http://evil.example", f"https://{HOST}"])
+    def test_a_change_from_another_page_is_refused(self, run, origin):
+        headers = {} if origin is None else {"origin": origin}
+        data = {"phenotype": "1", "reviewer": "Eve", "name": "x"}
+        assert client_of(run).post("/annotate", data=data, headers=headers).status_code == 403
+        assert not (run / "annotations.jsonl").exists()
+
+    def test_every_answer_carries_the_policy_and_the_cookie_is_closed(self, run):
+        client = TestClient(make_app(run, TOKEN, [HOST]), base_url=f"http://{HOST}")
+        first = client.get(f"/?token={TOKEN}", follow_redirects=False)
+        assert "HttpOnly" in first.headers["set-cookie"]
+        assert "SameSite=strict" in first.headers["set-cookie"]
+        assert TOKEN not in first.headers["location"]
+        for path in (*PAGES, "/static/dashboard.js", "/nowhere"):
+            answer = client.get(path)
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe-eval" not in policy
+            assert "script-src 'self';" in policy
+
+
+class TestPages:
+    def test_every_page_is_whole_and_speaks_to_no_other_host(self, run):
+        client = client_of(run)
+        for path, title in PAGES.items():
+            answer = client.get(path)
+            assert answer.status_code == 200
+            assert f"<h1>{title}</h1>" in answer.text
+            assert not re.search(r"https?://", answer.text)
+            assert re.findall(r"<script[^>]*>", answer.text) == [
+                '<script src="/static/dashboard.js" defer>'
+            ]
+
+    def test_search_and_origin_narrow_the_cards(self, run):
+        client = client_of(run)
+        every = client.get("/phenotypes").text.count("<article")
+        assert every == 4
+        assert client.get("/phenotypes?q=no-such-code-at-all").text.count("<article") == 0
+        kinds = [
+            client.get(f"/phenotypes?kind={kind}").text.count("<article")
+            for kind in ("together", "one", "several", "everywhere")
+        ]
+        assert sum(kinds) == every
+
+    def test_a_folder_that_is_no_run_is_refused(self, tmp_path):
+        with pytest.raises(RunNotFound):
+            make_app(tmp_path, TOKEN, [HOST])
+
+
+class TestAnnotations:
+    def test_a_name_survives_a_restart_and_is_shown_as_text(self, run):
+        hostile = "<script>alert('x')</script>\u202e"
+        assert say(client_of(run), name=hostile).status_code == 200
+        page = client_of(run).get("/phenotypes").text  # another process would read the same file
+        assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;" in page
+        assert "<script>alert" not in page
+        assert (run / "annotations.jsonl").stat().st_mode & 0o777 == 0o600
+
+    def test_two_tabs_do_not_lose_each_others_edits(self, run):
+        one, two = client_of(run), client_of(run)  # both loaded before anything was said
+        say(one, name="Asthma", was_name="", comment="", was_comment="")
+        say(two, name="", was_name="", comment="typical", was_comment="")
+        state = latest(read_annotations(run / "annotations.jsonl"))
+        assert state[1, "Ada"] == {"name": "Asthma", "comment": "typical"}
+
+    def test_many_writers_lose_no_line(self, tmp_path):
+        path = tmp_path / "annotations.jsonl"
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda i: annotate(path, i, "r", "comment", str(i)), range(200)))
+        assert sorted(one.phenotype for one in read_annotations(path)) == list(range(200))
+
+    def test_a_line_torn_by_a_crash_costs_only_itself(self, tmp_path):
+        path = tmp_path / "annotations.jsonl"
+        annotate(path, 1, "r", "name", "kept")
+        with path.open("a") as stream:
+            stream.write('{"time": "2026')
+        annotate(path, 2, "r", "name", "kept too")
+        assert [one.value for one in read_annotations(path)] == ["kept", "kept too"]
+
+    @pytest.mark.parametrize(
+        "fields",
+        [{"verdict": "splendid"}, {"name": "x" * 2001}, {"name": "x", "reviewer": " "},
+         {"name": "x", "phenotype": "99"}, {"name": "x", "phenotype": "../1"}],
+    )  # fmt: skip
+    def test_what_cannot_be_kept_is_refused(self, run, fields):
+        assert say(client_of(run), **fields).status_code == 400
+
+    def test_the_csv_holds_the_present_state_and_no_formula(self, tmp_path):
+        path = tmp_path / "a.jsonl"
+        for field, value in (("name", "old"), ("name", "=1+1"), ("verdict", "meaningful")):
+            annotate(path, 3, "Ada", field, value)
+        lines = as_csv(read_annotations(path)).splitlines()
+        assert lines == ["phenotype,reviewer,name,verdict,comment", "3,Ada,'=1+1,meaningful,"]
+
+    def test_blind_mode_hides_what_others_said_and_where_it_comes_from(self, run):
+        say(client_of(run), name="Asthma", verdict="meaningful")
+        other = client_of(run)
+        assert "Asthma" in other.get("/phenotypes").text
+        page = other.get("/phenotypes?blind=1").text
+        assert "Asthma" not in page
+        assert "own model" not in page
+        assert "patients in all" not in page
+
+    def test_kappa_is_cohens(self, tmp_path):
+        path = tmp_path / "a.jsonl"
+        yes, no = "meaningful", "not meaningful"
+        pairs = [(yes, yes)] * 20 + [(yes, no)] * 5 + [(no, yes)] * 10 + [(no, no)] * 15
+        for number, pair in enumerate(pairs):
+            for who, verdict in zip(("a", "b"), pair, strict=True):
+                annotate(path, number, who, "verdict", verdict)
+        found = agreement(read_annotations(path), "a", "b")
+        assert found is not None
+        assert found.judged == 50
+        assert found.kappa == pytest.approx(0.4)  # the textbook's example
+        assert agreement(read_annotations(path), "a", "nobody") is None
+
+    def test_a_reviewer_needs_a_known_field(self, tmp_path):
+        with pytest.raises(SettingsError):
+            annotate(tmp_path / "a.jsonl", 1, "a", "patient", "7")
+
+
+def test_the_live_page_follows_lines_as_they_come(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"iteration": 1}\n{"iteration": 2}\n{"iter')
+
+    async def listen():
+        heard = []
+        async for event in follow(path):
+            if event.startswith("event"):
+                heard.append(json.loads(event.split("data: ")[1])["iteration"])
+            if len(heard) == 2 and path.read_text().endswith('{"iter'):
+                with path.open("a") as stream:
+                    stream.write('ation": 3}\n')
+            if len(heard) == 3:
+                break
+        return heard
+
+    assert asyncio.run(asyncio.wait_for(listen(), 20)) == [1, 2, 3]
