@@ -144,6 +144,23 @@ def visits():
     }
 
 
+@every_form
+@pytest.mark.parametrize("cap", [None, 2])
+def test_selected_patients_keep_their_form(visits, form, cap):
+    rule = CountingRule(MODES[:2], "visit", cap)
+    tensor = kept_as(form, lambda: CountTensor.from_events(visits, rule=rule))
+    rows = np.array([5, 5, 0, 899, 17, 3])
+    some = tensor.select_patients(rows)
+    assert form_of(some) == form
+    assert np.array_equal(some.to_tensorly(), tensor.to_tensorly()[rows])
+    assert some.squared_norm == (some.to_tensorly() ** 2).sum()
+    rng = np.random.default_rng(0)
+    patients, *features = (rng.normal(size=(size, 3)) for size in some.shape)
+    assert_as_the_twin(some, features, patients)
+    nobody = tensor.select_patients(np.zeros(0, dtype=int))
+    assert (nobody.nonzeros, nobody.patients, nobody.squared_norm) == (0, 0, 0.0)
+
+
 @pytest.mark.parametrize("cap", [None, 2])
 @pytest.mark.parametrize("forms", [FORMS, FORMS[::-1], ("windows",) * 3, ("dense",) * 3])
 def test_pooled_blocks_are_the_blocks_of_the_pooled(visits, forms, cap):

@@ -53,7 +53,7 @@ def in_blocks(cells: Cells) -> PatientBlocks | Cells:
             body, cells.starts, cells.indices, cells.values, sizes, first, last
         ),
     )
-    return logged(PatientBlocks(body, cells.starts, cells.sizes, cells.squared_norm))
+    return logged(PatientBlocks(body, cells.starts, cells.sizes))
 
 
 def blocks_of_windows(
@@ -69,13 +69,13 @@ def blocks_of_windows(
     """
     patients = len(patient_windows) - 1
     top = cap or np.iinfo(np.int64).max
-    seen = np.zeros((patients, 9), dtype=np.int64)
+    seen = np.zeros((patients, 8), dtype=np.int64)
     chunks = patient_chunks(windows[patient_windows])
     rule = (events, windows, patient_windows, sizes[0], np.array(sizes, dtype=np.int64), top)
     small = in_chunks(
         chunks, lambda first, last: window_kernels.measure_windows(*rule, first, last, seen)
     )
-    rows, columns, shared, row_events, column_events, cells, above, largest, squares = seen.T
+    rows, columns, shared, row_events, column_events, cells, above, largest = seen.T
     if not all(small) or max(rows.max(), columns.max()) > LONGEST_LIST:
         return None
     padded = -(-rows // ROWS) * ROWS * columns
@@ -107,7 +107,7 @@ def blocks_of_windows(
             body, *rule, event_starts, first, last
         ),
     )
-    return logged(PatientBlocks(body, starts_of(cells), sizes, float(squares.sum(dtype=float))))
+    return logged(PatientBlocks(body, starts_of(cells), sizes))
 
 
 def _cheapest(
@@ -136,8 +136,43 @@ def joined(parts: Sequence[PatientBlocks]) -> PatientBlocks:
         starts = name.endswith("_starts") or name in {"window_rows", "window_columns"}
         columns.append(_joined_starts(arrays) if starts else np.concatenate(arrays))
     cell_starts = _joined_starts([part.starts for part in parts])
-    norm = sum(part.squared_norm for part in parts)
-    return PatientBlocks(Body(*columns), cell_starts, parts[0].sizes, norm)
+    return PatientBlocks(Body(*columns), cell_starts, parts[0].sizes)
+
+
+def selected(blocks: PatientBlocks, rows: np.ndarray) -> PatientBlocks:
+    """Some patients in the order given, each in the form it has."""
+    body = blocks.body
+    rows = np.asarray(rows, dtype=np.int64)
+
+    def copied(name: str, starts: np.ndarray) -> np.ndarray:
+        source = getattr(body, name)
+        new = starts_of(np.diff(starts)[rows])
+        out = np.empty(new[-1], dtype=source.dtype)
+        kernels.copy_runs(source, starts, rows, new, out)
+        return out
+
+    def lengths(name: str, starts: np.ndarray) -> np.ndarray:
+        each = np.diff(getattr(body, name))
+        new = starts_of(np.diff(starts)[rows])
+        out = np.empty(new[-1], dtype=np.int64)
+        kernels.copy_runs(each, starts, rows, new, out)
+        return starts_of(out)
+
+    parts: dict[str, np.ndarray] = {}
+    for kind, names in {
+        "row_starts": ("row_codes",),
+        "column_starts": ("column_codes",),
+        "dense_starts": ("dense",),
+        "entry_starts": ("entry_rows", "entry_columns", "entry_values"),
+    }.items():
+        starts = getattr(body, kind)
+        parts[kind] = starts_of(np.diff(starts)[rows])
+        parts |= {name: copied(name, starts) for name in names}
+    parts["window_starts"] = starts_of(np.diff(body.window_starts)[rows])
+    for name, events in (("window_rows", "event_rows"), ("window_columns", "event_columns")):
+        parts[name] = lengths(name, body.window_starts)
+        parts[events] = copied(events, getattr(body, name)[body.window_starts])
+    return PatientBlocks(Body(**parts), starts_of(np.diff(blocks.starts)[rows]), blocks.sizes)
 
 
 def _joined_starts(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -101,6 +101,15 @@ def fill_from_cells(body, starts, indices, values, sizes, first, last):  # type:
 
 
 @njit(nogil=True, cache=True)
+def copy_runs(source, starts, chosen, new_starts, out):  # type: ignore[no-untyped-def]
+    """Copy the runs of the chosen patients one after the other."""
+    for k in range(chosen.shape[0]):
+        begin, to = starts[chosen[k]], new_starts[k]
+        for e in range(starts[chosen[k] + 1] - begin):
+            out[to + e] = source[begin + e]
+
+
+@njit(nogil=True, cache=True)
 def write_out(body, largest, starts, first, last, indices, values):  # type: ignore[no-untyped-def]
     """Every cell as row code, column code and count, sorted where the code lists are."""
     expanded = np.empty(largest[2], np.uint8)

@@ -11,9 +11,8 @@ when the loop is compiled.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from tripheno.tensor.kernels import nonnegative_row
+from tripheno.tensor.kernels import bare_loop, nonnegative_row
 from tripheno.tensor.vectors import (
     LANES,
     ROWS,
@@ -33,7 +32,7 @@ from tripheno.tensor.vectors import (
 WIDEST = (0, 0, 0)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _gather(codes, begin, end, factor, stride, out):  # type: ignore[no-untyped-def]
     """The patient's own rows of a factor, side by side."""
     to = np.uint64(0)
@@ -44,7 +43,7 @@ def _gather(codes, begin, end, factor, stride, out):  # type: ignore[no-untyped-
         to += np.uint64(stride)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _gather_scaled(codes, begin, end, factor, scale, stride, out):  # type: ignore[no-untyped-def]
     """The patient's own rows of a factor, each times the patient's row; zeros to a whole panel."""
     zero = spread(0.0)
@@ -60,7 +59,7 @@ def _gather_scaled(codes, begin, end, factor, scale, stride, out):  # type: igno
         to += np.uint64(stride)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _panels_times(dense, begin, panels, columns, table, right, r, stride, out, width):  # type: ignore[no-untyped-def]
     """out[rows, r:] = block · right[:, r:], for as many numbers as ``width`` holds."""
     at = np.uint64(begin)
@@ -76,7 +75,7 @@ def _panels_times(dense, begin, panels, columns, table, right, r, stride, out, w
         to += np.uint64(ROWS * stride)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _times_panels(dense, begin, panels, columns, table, left, r, stride, out, width):  # type: ignore[no-untyped-def]
     """out[columns, r:] += blockᵀ · left[:, r:], for as many numbers as ``width`` holds."""
     at = np.uint64(begin)
@@ -91,7 +90,7 @@ def _times_panels(dense, begin, panels, columns, table, left, r, stride, out, wi
         row += np.uint64(ROWS * stride)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _add_row(rows, at, weight, out, to, stride):  # type: ignore[no-untyped-def]
     """out[to:] += weight · rows[at:]."""
     times = spread(weight)
@@ -99,7 +98,7 @@ def _add_row(rows, at, weight, out, to, stride):  # type: ignore[no-untyped-def]
         store(fma(times, load(rows, at + v), load(out, to + v)), out, to + v)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _block_times(body, i, table, right, stride, tail, sums, out):  # type: ignore[no-untyped-def]
     """Out = X_i · right, a row per own code of the first mode, whatever form X_i is kept in."""
     rows = body.row_starts[i + 1] - body.row_starts[i]
@@ -129,7 +128,7 @@ def _block_times(body, i, table, right, stride, tail, sums, out):  # type: ignor
         _add_row(right, at, np.float64(body.entry_values[e]), out, to, stride)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _times_block(body, i, table, left, stride, tail, sums, out):  # type: ignore[no-untyped-def]
     """Out = X_iᵀ · left, a row per own code of the second mode."""
     rows = body.row_starts[i + 1] - body.row_starts[i]
@@ -156,7 +155,7 @@ def _times_block(body, i, table, left, stride, tail, sums, out):  # type: ignore
         _add_row(left, at, np.float64(body.entry_values[e]), out, to, stride)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _patient_row(codes, begin, end, factor, product, stride, out):  # type: ignore[no-untyped-def]
     """Out = Σ over own rows of factor[code] ∘ product[row]: the patient's MTTKRP."""
     out[:stride] = 0.0
@@ -168,7 +167,7 @@ def _patient_row(codes, begin, end, factor, product, stride, out):  # type: igno
         at += np.uint64(stride)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _add_scaled(codes, begin, end, scale, product, stride, out):  # type: ignore[no-untyped-def]
     """out[code] += scale ∘ product[row]: what a patient adds to a feature mode."""
     at = np.uint64(0)
@@ -179,31 +178,34 @@ def _add_scaled(codes, begin, end, scale, product, stride, out):  # type: ignore
         at += np.uint64(stride)
 
 
-@njit(nogil=True, cache=True)
-def _substitute(triangles, b, x):  # type: ignore[no-untyped-def]
-    """X = (LLᵀ)⁻¹ b; ``triangles`` holds L below, Lᵀ above and 1 / L[a, a] on its diagonal.
+@bare_loop
+def _add_times(matrix, b, sign, rank, stride, out):  # type: ignore[no-untyped-def]
+    """Add sign · matrix · b to ``out``, for a symmetric matrix."""
+    at = np.uint64(0)
+    for r in range(rank):
+        _add_row(matrix, at, sign * b[r], out, np.uint64(0), stride)
+        at += np.uint64(stride)
 
-    Each number is taken off all later ones as soon as it is known: no sum waits for another.
+
+@bare_loop
+def _solve(gram, inverse, b, rank, stride, rest, x):  # type: ignore[no-untyped-def]
+    """X = G⁻¹b by the inverse, and once more for what that leaves over: whole vectors all along.
+
+    The second step makes up for what an inverse loses against substitution.
     """
-    rank = triangles.shape[0]
-    for a in range(rank):
-        x[a] = b[a]
-    for a in range(rank):
-        x[a] *= triangles[a, a]
-        for c in range(a + 1, rank):
-            x[c] -= triangles[a, c] * x[a]
-    for a in range(rank - 1, -1, -1):
-        x[a] *= triangles[a, a]
-        for c in range(a):
-            x[c] -= triangles[a, c] * x[a]
+    x[:stride] = 0.0
+    _add_times(inverse, b, 1.0, rank, stride, x)
+    for r in range(stride):
+        rest[r] = b[r]
+    _add_times(gram, x, -1.0, rank, stride, rest)
+    _add_times(inverse, rest, 1.0, rank, stride, x)
 
 
-@njit(nogil=True, cache=True)
-def patient_rows(body, table, first_factor, second_factor, stride, tail, sizes, first, last, out):  # type: ignore[no-untyped-def]
+@bare_loop
+def patient_rows(body, table, first_factor, second_factor, stride, tail, scratch, first, last, out):  # type: ignore[no-untyped-def]
     """out[i] = the patient mode's MTTKRP, Σ_m B[m] ∘ (X_i C)[m]."""
     rank = out.shape[1]
-    product, own = np.empty(sizes[0] * stride), np.empty(sizes[1] * stride)
-    sums, row = np.empty(stride), np.empty(stride)
+    product, own, sums, row = scratch.rows, scratch.columns, scratch.sums, scratch.row
     for i in range(first, last):
         begin, end = body.row_starts[i], body.row_starts[i + 1]
         _gather(
@@ -212,25 +214,25 @@ def patient_rows(body, table, first_factor, second_factor, stride, tail, sizes, 
         )  # fmt: skip
         _block_times(body, i, table, own, stride, tail, sums, product)
         _patient_row(body.row_codes, begin, end, first_factor, product, stride, row)
-        out[i] = row[:rank]
+        for r in range(rank):
+            out[i, r] = row[r]
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def solve_and_add(  # type: ignore[no-untyped-def]
-    body, table, first_factor, second_factor, stride, tail, sizes,
-    gram, triangles, nonnegative, first, last, patients, out,
+    body, table, first_factor, second_factor, stride, tail, scratch,
+    gram, wide_gram, inverse, nonnegative, first, last, patients, out,
 ):  # fmt: skip
     """One pass: each patient's row is computed, solved, and added to the first feature mode.
 
     X_i C is made once and used twice while it is in the first cache. ``patients`` holds the guess
-    on entry and the solution on return; ``triangles`` are those of the Gram's Cholesky factor,
-    for the solve without constraint.
+    on entry and the solution on return; ``wide_gram`` and ``inverse``, filled to
+    whole vectors, serve the solve without constraint.
     """
     rank = gram.shape[0]
-    product, own = np.empty(sizes[0] * stride), np.empty(sizes[1] * stride)
-    sums, row, scale = np.empty(stride), np.empty(stride), np.zeros(stride)
-    triangle, solution = np.empty((rank, rank)), np.empty(rank)
-    passive, inside = np.empty(rank, np.int64), np.zeros(rank, np.bool_)
+    product, own, sums, row = scratch.rows, scratch.columns, scratch.sums, scratch.row
+    scale, triangle, solution = scratch.scale, scratch.triangle, scratch.solution
+    passive, inside = scratch.passive, scratch.inside
     for i in range(first, last):
         begin, end = body.row_starts[i], body.row_starts[i + 1]
         _gather(
@@ -242,48 +244,51 @@ def solve_and_add(  # type: ignore[no-untyped-def]
         if nonnegative:
             nonnegative_row(row, gram, patients[i], triangle, passive, solution, inside)
         else:
-            _substitute(triangles, row, patients[i])
-        scale[:rank] = patients[i]
+            _solve(wide_gram, inverse, row, rank, stride, sums, scale)
+            for r in range(rank):
+                patients[i, r] = scale[r]
+        for r in range(rank):
+            scale[r] = patients[i, r]
         _add_scaled(body.row_codes, begin, end, scale, product, stride, out)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def add_rows(  # type: ignore[no-untyped-def]
-    body, table, second_factor, patients, stride, tail, sizes, first, last, out
+    body, table, second_factor, patients, stride, tail, scratch, first, last, out
 ):
     """Out += what the patients add to the first feature mode, a_i ∘ (X_i C)."""
     rank = patients.shape[1]
-    product, own = np.empty(sizes[0] * stride), np.empty(sizes[1] * stride)
-    sums, scale = np.empty(stride), np.zeros(stride)
+    product, own, sums, scale = scratch.rows, scratch.columns, scratch.sums, scratch.scale
     for i in range(first, last):
         _gather(
             body.column_codes, body.column_starts[i], body.column_starts[i + 1],
             second_factor, stride, own,
         )  # fmt: skip
         _block_times(body, i, table, own, stride, tail, sums, product)
-        scale[:rank] = patients[i]
+        for r in range(rank):
+            scale[r] = patients[i, r]
         begin, end = body.row_starts[i], body.row_starts[i + 1]
         _add_scaled(body.row_codes, begin, end, scale, product, stride, out)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def add_columns(  # type: ignore[no-untyped-def]
-    body, table, first_factor, patients, stride, tail, sizes, first, last, out
+    body, table, first_factor, patients, stride, tail, scratch, first, last, out
 ):
     """Out += what the patients add to the second feature mode, X_iᵀ(a_i ∘ B)."""
     rank = patients.shape[1]
-    own, product = np.empty(sizes[0] * stride), np.empty(sizes[1] * stride)
-    sums, scale, ones = np.empty(stride), np.zeros(stride), np.ones(stride)
+    own, product, sums, scale = scratch.rows, scratch.columns, scratch.sums, scratch.scale
     for i in range(first, last):
-        scale[:rank] = patients[i]
+        for r in range(rank):
+            scale[r] = patients[i, r]
         begin, end = body.row_starts[i], body.row_starts[i + 1]
         _gather_scaled(body.row_codes, begin, end, first_factor, scale, stride, own)
         _times_block(body, i, table, own, stride, tail, sums, product)
         begin, end = body.column_starts[i], body.column_starts[i + 1]
-        _add_scaled(body.column_codes, begin, end, ones, product, stride, out)
+        _add_scaled(body.column_codes, begin, end, scratch.ones, product, stride, out)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def expand_windows(body, i, rows, columns, counts):  # type: ignore[no-untyped-def]
     """The counts of a patient kept as windows, as the bytes of a dense block."""
     counts[: (rows + ROWS - 1) // ROWS * ROWS * columns] = 0
@@ -299,11 +304,10 @@ def expand_windows(body, i, rows, columns, counts):  # type: ignore[no-untyped-d
         counts[place + np.uint64(body.entry_columns[e]) * np.uint64(ROWS)] += body.entry_values[e]
 
 
-@njit(nogil=True, cache=True)
-def _panel_errors(dense, at, panels, columns, tables, left, right, rank, stride, out):  # type: ignore[no-untyped-def]
+@bare_loop
+def _panel_errors(dense, at, panels, columns, tables, left, right, rank, stride, turned, out):  # type: ignore[no-untyped-def]
     """Add Σ (filled · model − count)² and Σ model · count of a block; four rows make a vector."""
     counts, filled = tables
-    turned = np.empty(rank * ROWS)
     squared, inner = spread(0.0), spread(0.0)
     minus = spread(-1.0)
     at = np.uint64(at)
@@ -327,16 +331,17 @@ def _panel_errors(dense, at, panels, columns, tables, left, right, rank, stride,
     out[1] += lane_sum(inner)
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def errors_at_cells(  # type: ignore[no-untyped-def]
-    body, tables, first_factor, second_factor, patients, stride, sizes, first, last, out
+    body, tables, first_factor, second_factor, patients, stride, scratch, first, last, out
 ):
     """Out += (Σ (model − count)², Σ model · count) over the cells that hold a count."""
     rank = patients.shape[1]
-    left, right = np.empty(sizes[0] * stride), np.empty(sizes[1] * stride)
-    scale, expanded = np.zeros(stride), np.empty(sizes[2], np.uint8)
+    left, right, scale = scratch.rows, scratch.columns, scratch.scale
+    turned, expanded = scratch.turned, scratch.expanded
     for i in range(first, last):
-        scale[:rank] = patients[i]
+        for r in range(rank):
+            scale[r] = patients[i, r]
         rows = body.row_starts[i + 1] - body.row_starts[i]
         columns = body.column_starts[i + 1] - body.column_starts[i]
         panels = (rows + ROWS - 1) // ROWS
@@ -346,10 +351,14 @@ def errors_at_cells(  # type: ignore[no-untyped-def]
         _gather(body.column_codes, begin, end, second_factor, stride, right)
         at = body.dense_starts[i]
         if at < body.dense_starts[i + 1]:
-            _panel_errors(body.dense, at, panels, columns, tables, left, right, rank, stride, out)
+            _panel_errors(
+                body.dense, at, panels, columns, tables, left, right, rank, stride, turned, out
+            )
         elif body.window_starts[i] < body.window_starts[i + 1]:
             expand_windows(body, i, rows, columns, expanded)
-            _panel_errors(expanded, 0, panels, columns, tables, left, right, rank, stride, out)
+            _panel_errors(
+                expanded, 0, panels, columns, tables, left, right, rank, stride, turned, out
+            )
         else:
             for e in range(body.entry_starts[i], body.entry_starts[i + 1]):
                 model = 0.0

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cholesky
+from scipy.linalg import cho_factor, cho_solve
 
 from tripheno.tensor import block_building_kernels as building
 from tripheno.tensor import block_kernels as kernels
@@ -50,6 +50,23 @@ class Body(NamedTuple):
     event_columns: np.ndarray
 
 
+class Scratch(NamedTuple):
+    """What one thread writes while it works on one patient."""
+
+    rows: np.ndarray  # a vector row per own row, filled to whole panels
+    columns: np.ndarray
+    expanded: np.ndarray  # the bytes of a block kept as windows
+    sums: np.ndarray
+    row: np.ndarray
+    scale: np.ndarray
+    ones: np.ndarray
+    turned: np.ndarray  # a panel, component by component
+    triangle: np.ndarray  # this and the rest for the non-negative solve
+    solution: np.ndarray
+    passive: np.ndarray
+    inside: np.ndarray
+
+
 @dataclass(frozen=True)
 class PatientBlocks:
     """Answers what `Cells` answers, for tensors with two feature modes."""
@@ -57,7 +74,6 @@ class PatientBlocks:
     body: Body
     starts: np.ndarray  # of each patient's cells, if they were written out
     sizes: tuple[int, ...]
-    squared_norm: float  # ‖O‖² = Σ count²
 
     @property
     def patients(self) -> int:
@@ -68,6 +84,12 @@ class PatientBlocks:
     def nonzeros(self) -> int:
         """Number of cells with a count."""
         return int(self.starts[-1])
+
+    @cached_property
+    def squared_norm(self) -> float:
+        """‖O‖² = Σ count²: the error of a model that is zero."""
+        nothing = [np.zeros((size, 1)) for size in self.sizes]
+        return self.at_cells(nothing, np.zeros((self.patients, 1)))[0]
 
     @property
     def nbytes(self) -> int:
@@ -115,6 +137,23 @@ class PatientBlocks:
         cost = building.costs(body)
         return patient_chunks(np.concatenate([[0], np.cumsum(cost)]))
 
+    def _scratch(self, stride: int) -> Scratch:
+        rows, columns, block = self._largest
+        return Scratch(
+            np.empty(rows * stride),
+            np.empty(columns * stride),
+            np.empty(block, dtype=np.uint8),
+            np.empty(stride),
+            np.empty(stride),
+            np.zeros(stride),
+            np.ones(stride),
+            np.empty(ROWS * stride),
+            np.empty((stride, stride)),
+            np.empty(stride),
+            np.empty(stride, dtype=np.int64),
+            np.zeros(stride, dtype=np.bool_),
+        )
+
     def _sum_over_chunks(self, rows: int, stride: int, work: Callable[..., None]) -> np.ndarray:
         """Σ over chunks, in their order, of what ``work`` adds to an array of its own."""
         parts = np.empty((len(self._chunks), rows * stride))
@@ -137,7 +176,7 @@ class PatientBlocks:
         in_chunks(
             self._chunks,
             lambda first, last: kernels.patient_rows(
-                self.body, COUNTS, first_factor, second_factor, stride, tail, self._largest,
+                self.body, COUNTS, first_factor, second_factor, stride, tail, self._scratch(stride),
                 first, last, out,
             ),
         )  # fmt: skip
@@ -157,14 +196,13 @@ class PatientBlocks:
         patients = np.zeros((self.patients, rank))
         if guess is not None:
             patients[:] = guess
-        lower = cholesky(gram, lower=True)
-        triangles = np.tril(lower, -1) + np.tril(lower, -1).T + np.diag(1.0 / np.diag(lower))
+        (wide_gram, inverse), *_ = _in_vectors([gram, cho_solve(cho_factor(gram), np.eye(rank))])
         gram = np.ascontiguousarray(gram)
 
         def work(first: int, last: int, part: np.ndarray) -> None:
             kernels.solve_and_add(
-                self.body, COUNTS, first_factor, second_factor, stride, tail, self._largest,
-                gram, triangles, nonnegative, first, last, patients, part,
+                self.body, COUNTS, first_factor, second_factor, stride, tail, self._scratch(stride),
+                gram, wide_gram, inverse, nonnegative, first, last, patients, part,
             )  # fmt: skip
 
         total = self._sum_over_chunks(self.sizes[0], stride, work)
@@ -180,7 +218,7 @@ class PatientBlocks:
 
         def work(first: int, last: int, part: np.ndarray) -> None:
             kernel(
-                self.body, COUNTS, factors[1 - mode], patients, stride, tail, self._largest,
+                self.body, COUNTS, factors[1 - mode], patients, stride, tail, self._scratch(stride),
                 first, last, part,
             )  # fmt: skip
 
@@ -197,7 +235,7 @@ class PatientBlocks:
         def work(first: int, last: int, part: np.ndarray) -> None:
             kernels.errors_at_cells(
                 self.body, (COUNTS, FILLED), first_factor, second_factor, patients, stride,
-                self._largest, first, last, part,
+                self._scratch(stride), first, last, part,
             )  # fmt: skip
 
         squared, inner = self._sum_over_chunks(1, 2, work)[0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from tripheno.errors import BadCells, BadShape, EmptyTensor, NoSuchFile, SettingsError
 from tripheno.records.events import CountingRule, check_events, counting_rule
-from tripheno.tensor.block_building import in_blocks, joined
+from tripheno.tensor.block_building import in_blocks, joined, selected
 from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells, sorted_cells
 from tripheno.tensor.counting import count_events
@@ -203,6 +203,8 @@ class CountTensor:
 
     def select_patients(self, rows: np.ndarray) -> CountTensor:
         """The tensor of some patients, in the order given."""
+        if isinstance(self.cells, PatientBlocks):
+            return CountTensor(self.axes, selected(self.cells, np.arange(self.patients)[rows]))
         lengths = np.diff(self.cells.starts)[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)

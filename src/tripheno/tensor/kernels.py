@@ -8,8 +8,14 @@ Every loop works on patients ``first ≤ i < last`` and releases the GIL, so chu
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+
+# For loops that allocate nothing, so that their arrays need no counting of who holds them: two
+# threads that count the same arrays for every patient would wait for each other.
+bare_loop: Any = njit(nogil=True, cache=True, _nrt=False)  # type: ignore[call-overload]
 
 
 @njit(nogil=True, cache=True)
@@ -81,7 +87,7 @@ def model_at_cells(  # type: ignore[no-untyped-def]
     out[1] = inner
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def _solve_passive(gram, rhs, passive, size, triangle, solution):  # type: ignore[no-untyped-def]
     """Cholesky solve of the equations of the passive coordinates only."""
     for a in range(size):
@@ -105,7 +111,7 @@ def _solve_passive(gram, rhs, passive, size, triangle, solution):  # type: ignor
         solution[a] = total / triangle[a, a]
 
 
-@njit(nogil=True, cache=True)
+@bare_loop
 def nonnegative_row(b, gram, x, triangle, passive, solution, inside):  # type: ignore[no-untyped-def]
     """X = argmin_{x≥0} xᵀGx − 2xᵀb, by active sets (Lawson–Hanson on the Gram).
 

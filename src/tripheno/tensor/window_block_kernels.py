@@ -73,8 +73,9 @@ def _count(events, windows, first, last, boundary, n_columns, places, near, grid
 
 @njit(nogil=True, cache=True)
 def measure_windows(events, windows, patient_windows, boundary, sizes, cap, first, last, out):  # type: ignore[no-untyped-def]
-    """out[i] = rows, columns, windows, row and column events, cells, cells above the cap,
-    largest count, Σ count². Returns whether every patient's grid was small enough to count.
+    """Rows, columns, windows, row and column events, cells, cells above the cap, largest count.
+
+    Returns whether every patient's grid was small enough to count.
     """
     places = (np.full(sizes[0], -1, np.int64), np.full(sizes[1], -1, np.int64))
     rows, columns = np.empty(sizes[0], np.int32), np.empty(sizes[1], np.int32)
@@ -89,16 +90,15 @@ def measure_windows(events, windows, patient_windows, boundary, sizes, cap, firs
             grid = np.empty(2 * n_rows * n_columns, np.int64)
         grid[: n_rows * n_columns] = 0
         _count(events, windows, a, b, boundary, n_columns, places, near, grid)
-        cells = above = largest = squares = 0
+        cells = above = largest = 0
         for g in range(n_rows * n_columns):
             count = grid[g]
             above += count > cap
             count = min(count, cap)
             cells += count > 0
             largest = max(largest, count)
-            squares += count * count
         out[i, 0], out[i, 1], out[i, 2], out[i, 3], out[i, 4] = found
-        out[i, 5], out[i, 6], out[i, 7], out[i, 8] = cells, above, largest, squares
+        out[i, 5], out[i, 6], out[i, 7] = cells, above, largest
         forget(rows, 0, n_rows, places[0])
         forget(columns, 0, n_columns, places[1])
     return True
