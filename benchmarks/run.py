@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def main(words: list[str]) -> None:
-    from benchmarks import ingest
+    from benchmarks import ingest, privacy
     from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, benchmark
     from tripheno.evaluation.benchmark_table import write
 
@@ -21,6 +21,7 @@ def main(words: list[str]) -> None:
     found = benchmark(plan, lambda text: print(text, file=sys.stderr, flush=True))
     print(write(found, folder))
     if "--quick" not in words:
+        print("\n" + privacy.report())
         print("\n" + ingest.report(ingest.EVENTS, ingest.measure(ingest.EVENTS)))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tripheno.errors import EmptyTensor, SettingsError, TooManyHospitals
 from tripheno.exchange import Listener, MakeSums
-from tripheno.privacy.small_cells import people_per_code, without_small_cells
+from tripheno.privacy.small_cells import codes_alone, people_per_code, without_small_cells
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Iteration, Solution
@@ -55,7 +55,8 @@ def assemble(
         if tensor.nonzeros == 0:
             raise EmptyTensor("This hospital has no cell", where=name, fix="leave it out")
     started = time.perf_counter()
-    people = {name: people_per_code(tensor) for name, tensor in tensors.items()}
+    count = people_per_code if align == "vocabulary" else codes_alone
+    people = {name: count(tensor) for name, tensor in tensors.items()}
     own = {name: tensor.axes for name, tensor in tensors.items()}
     axes = align_privately(own, people, _aligner(align, own, seed, insecure))
     aligned = {name: tensor.on_axes(axes) for name, tensor in tensors.items()}
