@@ -193,7 +193,7 @@ class PatientBlocks:
         """The patient factor that fits best, and the MTTKRP of the first feature mode: one pass."""
         (first_factor, second_factor), stride, tail = _in_vectors(features)
         rank = len(gram)
-        patients = np.zeros((self.patients, rank))
+        patients = np.ones((self.patients, rank))  # as a guess: every component takes part
         if guess is not None:
             patients[:] = guess
         (wide_gram, inverse), *_ = _in_vectors([gram, cho_solve(cho_factor(gram), np.eye(rank))])

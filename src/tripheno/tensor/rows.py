@@ -35,8 +35,10 @@ def solve_rows(
     """
     if not nonnegative:
         return np.ascontiguousarray(cho_solve(cho_factor(gram), rhs.T).T)
-    out = np.zeros_like(rhs) if guess is None else guess.copy()
-    steps = np.arange(len(rhs) + 1) * 10  # about ten cells' worth of work in a row
+    # Without a guess every coordinate starts inside: a few are then dropped at once, where an empty
+    # start would let the others in one by one, each with a solve of its own.
+    out = np.ones_like(rhs) if guess is None else guess.copy()
+    steps = np.arange(len(rhs) + 1) * 100  # about a hundred cells' worth of work in a row
     in_chunks(
         patient_chunks(steps),
         lambda first, last: kernels.nonnegative_rows(rhs, gram, first, last, out),
