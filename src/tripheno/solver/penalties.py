@@ -69,6 +69,9 @@ class FactorPenalty:
         """The A of the problem above; ``apart_from`` is B and ``weight`` the λ in front of it."""
         target = linear - self.sparsity
         if apart_from is None or weight == 0.0:
+            diagonal = np.diagonal(quadratic)
+            if np.array_equal(quadratic, np.diag(diagonal)):  # as in `trip`: no row to solve
+                return np.maximum(target / diagonal, 0.0 if self.nonnegative else -np.inf)
             return solve_rows(target, quadratic, nonnegative=self.nonnegative)
         other = apart_from.copy()
         if self.bias:

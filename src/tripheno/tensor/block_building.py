@@ -14,7 +14,7 @@ from tripheno.tensor.cells import Cells
 from tripheno.tensor.threads import in_chunks, patient_chunks
 from tripheno.tensor.vectors import ROWS
 
-# Cycles of one pass at rank 10, measured: a dense cell, an entry, an event of a window.
+# Cycles of one pass at rank 10, about: a dense cell, an entry, an event of a window.
 CYCLES_OF_A_CELL, CYCLES_OF_AN_ENTRY, CYCLES_OF_AN_EVENT = 2, 12, 12
 LARGEST_BYTE = 255
 LONGEST_LIST = 2**16  # positions in a patient's own lists are 16-bit numbers

@@ -112,3 +112,13 @@ def test_sparse_phenotypes_have_more_zeros():
 
     for method in ("exact", "trip"):
         assert zeros("sparse", method) > zeros("nonnegative", method)
+
+
+@pytest.mark.parametrize("constraint", ["nonnegative", "none", "sparse"])
+def test_a_diagonal_problem_is_solved_entry_by_entry_as_the_rows_would_be(constraint):
+    _, linear, _ = small_problem(2)
+    diagonal = np.diag([1.0, 4.0, 0.5])
+    nearly = diagonal + 1e-14 * (1 - np.eye(3))
+    penalty = FactorPenalty(constraint, 0.3 if constraint == "sparse" else 0.0)
+    found, by_rows = penalty.minimise(diagonal, linear), penalty.minimise(nearly, linear)
+    assert np.abs(found - by_rows).max() < 1e-12
