@@ -71,7 +71,8 @@ class FactorPenalty:
         if apart_from is None or weight == 0.0:
             diagonal = np.diagonal(quadratic)
             if np.array_equal(quadratic, np.diag(diagonal)):  # as in `trip`: no row to solve
-                return np.maximum(target / diagonal, 0.0 if self.nonnegative else -np.inf)
+                lowest = 0.0 if self.nonnegative else -np.inf
+                return np.asarray(np.maximum(target / diagonal, lowest))
             return solve_rows(target, quadratic, nonnegative=self.nonnegative)
         other = apart_from.copy()
         if self.bias:
