@@ -34,7 +34,7 @@ _DEMO_CASE_MIX: dict[str, tuple[float, ...]] = {
     "Sepsis with pneumonia": (0.10, 0.12, 0.10),
     "Cystic fibrosis with pancreatic involvement": (0.0, 0.0, 0.22),
     "Decompensated cirrhosis": (0.11, 0.10, 0.0),
-    "Sickle cell / chronic pain crisis": (0.065, 0.065, 0.055),
+    "Sickle cell / chronic pain crisis": (0.055, 0.055, 0.047),
     "Asthma": (0.08, 0.0, 0.0),
     "Hypothyroidism": (0.08, 0.0, 0.0),
     "Neurogenic bladder with abdominal pain": (0.0, 0.08, 0.0),

@@ -49,6 +49,7 @@ class Study:
     inputs: Mapping[str, str]
     every: bool = False  # one sub-folder per method
     beside: tuple[Method, ...] = ("central", "local")  # run too, to compare with
+    own: SolverSettings | None = None  # for each hospital's own model; None: the same settings
     names: Mapping[str, dict[int, str]] = field(default_factory=dict)  # method → component → name
     sums: SumsKind | None = None  # secure from three hospitals on, if not said
 
@@ -99,7 +100,11 @@ def run_study(
     )  # fmt: skip
     rows = comparison_rows(solutions)
     several = len(study.federation.tensors) > 1
-    own = own_models(study.federation, settings) if several and "local" in solutions else {}
+    own = (
+        own_models(study.federation, study.own or settings)
+        if several and "local" in solutions
+        else {}
+    )
     runs = {
         method: _run_of(solution, study, solutions, own, rows=rows, started=started)
         for method, solution in solutions.items()
