@@ -13,13 +13,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 def main(words: list[str]) -> None:
     from benchmarks import ingest, privacy
-    from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, benchmark
+    from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, measured
     from tripheno.evaluation.benchmark_table import write
 
     folder = Path(next((word for word in words if not word.startswith("-")), "docs"))
     plan = QUICK if "--quick" in words else BenchmarkPlan()
-    found = benchmark(plan, lambda text: print(text, file=sys.stderr, flush=True))
-    print(write(found, folder))
+    page = ""
+    for found in measured(plan, lambda text: print(text, file=sys.stderr, flush=True)):
+        page = write(found, folder)
+    print(page)
     if "--quick" not in words:
         print("\n" + privacy.report())
         print("\n" + ingest.report(ingest.EVENTS, ingest.measure(ingest.EVENTS)))

@@ -50,15 +50,23 @@ def form_of(tensor):
     return "dense" if body.dense_starts[-1] else "entries"
 
 
-def assert_as_the_twin(tensor, features, patients):
-    """Every product, to 1e-12 of the largest number that was added up."""
+def assert_products_as_the_twin(tensor, features, patients, share=1e-12, dtype=np.float64):
+    """Every product, to a share of the largest number that was added up."""
     dense, cells = tensor.to_tensorly(), tensor.cells
     every, sizes = [patients, *features], [np.abs(patients), *(np.abs(f) for f in features)]
-    products = [cells.patient_product(features)]
-    products += [cells.feature_product(features, patients, mode) for mode in range(2)]
+    given_factors = [factor.astype(dtype) for factor in features]
+    products = [cells.patient_product(given_factors)]
+    products += [cells.feature_product(given_factors, patients, mode) for mode in range(2)]
     for mode, product in enumerate(products):
         scale = reference.mttkrp(dense, sizes, mode).max()
-        assert np.abs(product - reference.mttkrp(dense, every, mode)).max() <= 1e-12 * scale
+        assert np.abs(product - reference.mttkrp(dense, every, mode)).max() <= share * scale
+
+
+def assert_as_the_twin(tensor, features, patients):
+    """Every product and error, to 1e-12 of the largest number that was added up."""
+    assert_products_as_the_twin(tensor, features, patients)
+    dense, cells = tensor.to_tensorly(), tensor.cells
+    every, sizes = [patients, *features], [np.abs(patients), *(np.abs(f) for f in features)]
     squared, inner = cells.at_cells(features, patients)
     ceiling = reference.model(sizes) + dense
     plain, _ = reference.squared_errors(dense, every)
@@ -113,6 +121,42 @@ def test_cells_in_every_form(data, form, rank):
     patients, *features = data.draw(factors(tensor.shape, rank))
     assert_as_the_twin(tensor, features, patients)
     assert_updates_as_the_twin(tensor, features, rank, nonnegative=data.draw(st.booleans()))
+
+
+@every_rank
+@every_form
+@given(data=st.data())
+@settings(max_examples=10, deadline=None)
+def test_single_precision_agrees_to_four_digits_and_more(data, form, rank):
+    rule = CountingRule(MODES[:2], *data.draw(st.sampled_from([("visit", None), ("visit", 1)])))
+    events = data.draw(event_tables())
+    assume(reference.count(events, rule))
+    tensor = kept_as(form, lambda: CountTensor.from_events(events, rule=rule))
+    patients, *features = data.draw(factors(tensor.shape, rank))
+    largest = max(1.0, *(np.abs(f).max(initial=0.0) for f in (patients, *features)))
+    patients, *features = (f / largest for f in (patients, *features))
+    assert_products_as_the_twin(tensor, features, patients, 1e-5, np.float32)
+    gram = gram_of_others(features)
+    gram = gram + max(np.trace(gram) / rank, 1.0) * np.eye(rank)
+    exact = tensor.cells.update_patients(features, gram, nonnegative=True)
+    single = tensor.cells.update_patients(
+        [factor.astype(np.float32) for factor in features], gram, nonnegative=True
+    )
+    for one, other in zip(exact, single, strict=True):
+        assert np.abs(one - other).max(initial=0.0) <= 1e-4 * np.abs(one).max(initial=1e-30)
+
+
+@every_form
+def test_two_hundred_components_are_no_special_case(visits, form):
+    rule = CountingRule(MODES[:2], "visit", 2)
+    tensor = kept_as(form, lambda: CountTensor.from_events(visits, rule=rule)).select_patients(
+        np.arange(40)
+    )
+    rng = np.random.default_rng(0)
+    patients, *features = (rng.normal(size=(size, 200)) for size in tensor.shape)
+    assert_products_as_the_twin(tensor, features, patients)
+    assert_products_as_the_twin(tensor, features, patients, 1e-4, np.float32)
+    assert_updates_as_the_twin(tensor, features, 200, nonnegative=False)
 
 
 @given(tensor=count_tensors(feature_modes=(2,)), data=st.data())

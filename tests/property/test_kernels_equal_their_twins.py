@@ -22,11 +22,11 @@ from tripheno.testing.strategies import (
     positive_definite,
 )
 
-RANKS = (1, 3, 10, 17)
+RANKS = (1, 3, 10, 17, 50)
 quick = settings(max_examples=25, deadline=None)
 
 every_rank = pytest.mark.parametrize("rank", RANKS)
-every_order = pytest.mark.parametrize("feature_modes", [2, 3])
+every_order = pytest.mark.parametrize("feature_modes", [2, 3, 4])
 cut_or_whole = pytest.mark.parametrize("cells_per_chunk", [2, 20_000])
 
 

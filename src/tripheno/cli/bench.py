@@ -15,17 +15,17 @@ def bench(
         bool, typer.Option("--quick", help="A tenth of the patients; under two minutes.")
     ] = False,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder for benchmarks.json and benchmarks.md.")
+        Path | None, typer.Option("--out", help="Folder for benchmarks.json, .md and .svg.")
     ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """Measure kernels, building and whole fits, as ratios to other tools that are installed."""
-    from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, benchmark
+    from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, measured
     from tripheno.evaluation.benchmark_table import write
 
     with Progress() as progress:
-        found = benchmark(QUICK if quick else BenchmarkPlan(), progress.say)
-    page = write(found, folder)
+        for found in measured(QUICK if quick else BenchmarkPlan(), progress.say):
+            page = write(found, folder)
     if form is Format.json:
         print_json(found)
         return

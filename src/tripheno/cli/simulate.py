@@ -47,6 +47,13 @@ class ConstraintChoice(StrEnum):
     none = "none"
 
 
+class PrecisionChoice(StrEnum):
+    """How precise products with the data are."""
+
+    double = "double"
+    single = "single"
+
+
 class SumsChoice(StrEnum):
     """How contributions are added."""
 
@@ -84,6 +91,10 @@ def simulate(
     constraint: Annotated[
         ConstraintChoice, typer.Option(help="What factors may look like.")
     ] = ConstraintChoice.nonnegative,
+    precision: Annotated[
+        PrecisionChoice,
+        typer.Option(help="Of products with the data; single is faster, final sums stay double."),
+    ] = PrecisionChoice.double,
     seed: Annotated[int, typer.Option(help="Seed of the start and of the split.", min=0)] = 0,
     max_iter: Annotated[int, typer.Option(help="Most iterations.", min=1)] = 100,
     tol: Annotated[float, typer.Option(help="Relative change of the objective to stop at.")] = 1e-6,
@@ -133,6 +144,7 @@ def simulate(
         method=cast("Method", "trip" if method is MethodChoice.all else method.value),
         variant=variant.value,
         constraint=constraint.value,
+        precision=precision.value,
         seed=seed,
         max_iter=max_iter,
         tol=tol,

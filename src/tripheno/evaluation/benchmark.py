@@ -6,8 +6,7 @@ import os
 import platform
 import resource
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,15 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tripheno.errors import TriphenoWarning
 from tripheno.evaluation import benchmark_kernels as kernels
 from tripheno.evaluation import benchmark_peers as peers
-from tripheno.evaluation.simulation import share_out
+from tripheno.evaluation.benchmark_building import building
+from tripheno.evaluation.benchmark_fits import Run, fits
+from tripheno.evaluation.benchmark_gates import gates
 from tripheno.records.events import CountingRule
 from tripheno.records.synthetic import synthetic_network
 from tripheno.records.synthetic_presets import seed_paper_settings
-from tripheno.solver.fit import fit
-from tripheno.solver.settings import Method, SolverSettings
 from tripheno.tensor.block_building import in_blocks
 from tripheno.tensor.cells import Cells
 from tripheno.tensor.count_tensor import CountTensor
@@ -38,19 +36,62 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Case:
+    """One synthetic hospital of the seed paper's size, and what is measured on it."""
+
+    name: str
+    windows: str
+    visits: float  # per patient
+    nonzeros: int  # of the seed's tensors, whose background this one has
+    busier: float = 1.0  # times as many background codes in a visit
+    runs: tuple[Run, ...] = ()
+    ranks: tuple[int, ...] = ()
+    pyttb: bool = False
+    coordinates: bool = False  # scipy, and our own cells one by one
+    building: bool = False
+
+
+DAYS, VISITS = "day-like windows", "visits"
+FITS = (
+    Run("central"),
+    Run("central", precision="single"),
+    Run("central", track_rmse=True),
+    Run("exact", 3),
+    Run("trip", 3),
+)
+
+
+@dataclass(frozen=True)
 class BenchmarkPlan:
     """What is measured, and how long it may take."""
 
-    nonzeros: tuple[int, ...] = (15_000_000, 50_000_000)
+    cases: tuple[Case, ...] = (
+        Case(
+            "t15", DAYS, 5.0, 15_000_000, runs=(*FITS, Run("exact", 10), Run("trip", 10)),
+            ranks=(3, 10, 20, 50, 200), pyttb=True, coordinates=True, building=True,
+        ),
+        Case("v15", VISITS, 1.35, 15_000_000, 1.65, coordinates=True, building=True),
+        Case("t50", DAYS, 5.0, 50_000_000, runs=FITS, building=True),
+        Case("v50", VISITS, 1.35, 50_000_000, 1.65, runs=FITS, building=True),
+        Case("v200", VISITS, 1.35, 50_000_000, 4.2, runs=(Run("central"),)),
+    )  # fmt: skip
     scale: float = 1.0  # of the number of patients
     repeats: int = 5
     iterations: int = 100
-    ranks: tuple[int, ...] = (3, 10, 20, 50)
-    hospitals: tuple[int, ...] = (1, 3, 10)
-    with_pyttb: bool = True
 
 
-QUICK = BenchmarkPlan((15_000_000,), scale=0.1, repeats=5, iterations=10, hospitals=(3,))
+QUICK = BenchmarkPlan(
+    (
+        Case(
+            "t15", DAYS, 5.0, 15_000_000, runs=FITS, ranks=(3, 10, 50), coordinates=True,
+            building=True,
+        ),
+        Case("v50", VISITS, 1.35, 50_000_000, 1.65, runs=(Run("central"),), pyttb=True),
+        Case("v200", VISITS, 1.35, 50_000_000, 4.2),
+    ),
+    scale=0.1,
+    iterations=20,
+)  # fmt: skip
 
 
 def interleaved(works: Mapping[str, Work], repeats: int) -> dict[str, dict[str, float]]:
@@ -67,31 +108,37 @@ def interleaved(works: Mapping[str, Work], repeats: int) -> dict[str, dict[str, 
 
 def benchmark(plan: BenchmarkPlan, say: Say) -> dict[str, Any]:
     """Every figure of the plan, ready for JSON."""
+    *_, found = measured(plan, say)
+    return found
+
+
+def measured(plan: BenchmarkPlan, say: Say) -> Iterator[dict[str, Any]]:
+    """The figures so far, after each case: what was measured is kept if the rest is not."""
     found: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "load_before": os.getloadavg()[0],
         "rank": RANK,
+        "scale": plan.scale,
         "warm_up_seconds": warm_up(RANK, say),
         "peaks": _peaks(plan.repeats),
-        "tensors": [],
+        "tensors": {},
     }
-    for nonzeros in plan.nonzeros:
-        for windows, visits in (("day-like windows", 5.0), ("visits", 1.35)):
-            say(f"{windows}: making {nonzeros * plan.scale / 1e6:.1f}M cells")
-            events = _events(nonzeros, visits, plan.scale)
-            found["tensors"].append({"windows": windows, **_tensor(events, plan, found, say)})
-    found["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return found
+    for case in plan.cases:
+        say(f"{case.name}: making {case.windows}")
+        found["tensors"][case.name] = _case(_events(case, plan.scale), case, plan, found, say)
+        found["gates"] = gates(found)
+        found["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        yield found
 
 
 def _peaks(repeats: int) -> dict[str, float]:
     """The best this machine gives at this hour: multiply-adds and memory, on all cores."""
     cores = os.cpu_count() or 1
     everyone = [(k, k + 1) for k in range(cores)]
-    out = np.empty((cores, 48))
+    out = np.full((cores, 4 * kernels.CHAINS), 0.5)
     parts = [[np.zeros(4_000_000) for _ in range(3)] for _ in range(cores)]
-    steps = 2_000_000
+    steps = 5_000_000
     best = interleaved(
         {
             "fma": lambda: in_chunks(
@@ -107,54 +154,31 @@ def _peaks(repeats: int) -> dict[str, float]:
     }
 
 
-def _events(nonzeros: int, visits: float, scale: float) -> pa.Table:
+def _events(case: Case, scale: float) -> pa.Table:
     """One hospital's events; fewer visits hold more codes each, for about as many cells."""
-    settings = seed_paper_settings(nonzeros, hospitals=1, scale=scale)
-    if visits != settings.visits_per_patient:
-        noise = settings.noise_per_visit * 1.65
-        settings = replace(settings, visits_per_patient=visits, noise_per_visit=noise)
+    settings = seed_paper_settings(case.nonzeros, hospitals=1, scale=scale)
+    noise = settings.noise_per_visit * case.busier
+    settings = replace(settings, visits_per_patient=case.visits, noise_per_visit=noise)
     return synthetic_network(settings).hospitals[0].events
 
 
-def _tensor(
-    events: pa.Table, plan: BenchmarkPlan, found: dict[str, Any], say: Say
+def _case(
+    events: pa.Table, case: Case, plan: BenchmarkPlan, found: dict[str, Any], say: Say
 ) -> dict[str, Any]:
     """All figures of one tensor."""
     tensor = CountTensor.from_events(events, rule=RULE)
+    say(f"{case.name}: {tensor.nonzeros:,} cells of {events.num_rows:,} events")
     capped = CountTensor.from_events(events, rule=replace(RULE, cap=3))
     stored = tensor.cells
     plain = Cells(stored.starts, stored.indices, stored.values, stored.sizes)
     forms = {"blocks": in_blocks(plain), "events": stored, "events, cap 3": capped.cells}
-    rng = np.random.default_rng(0)
-    features = [rng.random((size, RANK)) for size in tensor.shape[1:]]
-    gram = gram_of_others(features)
-    works = {name: _iteration(cells, features, gram) for name, cells in forms.items()}
-    works["scipy fibre-CSR"] = peers.scipy_fibres(tensor, features, gram)
-    say(f"kernels on {tensor.nonzeros:,} cells")
-    seconds = interleaved(works, plan.repeats)
-    seconds |= interleaved({"coordinates": _iteration(plain, features, gram)}, 1)
-    blocks = forms["blocks"]
-    seconds |= interleaved(
-        {
-            "non-negative": _iteration(blocks, features, gram, nonnegative=True),
-            "RMSE": lambda: blocks.at_cells(features, blocks.patient_product(features)),
-            "one thread": _alone(works["blocks"]),
-        },
-        plan.repeats,
-    )
-    pyttb = peers.pyttb_iteration(tensor, features) if plan.with_pyttb else None
-    if pyttb is not None and tensor.nonzeros < 20_000_000:
-        say("pyttb")
-        seconds |= interleaved({"pyttb": pyttb}, 1)
-    few = tensor.select_patients(np.arange(30)).drop_unused()
-    tensorly = peers.tensorly_iteration(few, RANK)
-    if tensorly is not None:
-        own = [rng.random((size, RANK)) for size in few.shape[1:]]
-        ours = _iteration(few.cells, own, gram_of_others(own))
-        few_seconds = interleaved({"TensorLy": tensorly, "blocks, 30 patients": ours}, plan.repeats)
-        seconds |= few_seconds
+    seconds = _kernels(tensor, plain, forms, case, plan)
+    if case.pyttb:
+        say(f"{case.name}: pyttb")
+        seconds |= _pyttb(tensor)
     gflops = 4 * RANK * tensor.nonzeros / seconds["blocks"]["wall"] / 1e9
-    return {
+    result = {
+        "windows": case.windows,
         "shape": tensor.shape,
         "nonzeros": tensor.nonzeros,
         "events": events.num_rows,
@@ -163,19 +187,66 @@ def _tensor(
             name: getattr(cells, "nbytes", 0) / tensor.nonzeros for name, cells in forms.items()
         },
         "share_of_peak": gflops / found["peaks"]["gflops"],
-        "ranks": _ranks(blocks, plan),
-        "building": _building(events, say),
-        "fits": _fits(tensor, plan, say),
+        "ranks": _ranks(forms["blocks"], case, plan),
+        "building": building(events, plan.repeats, say) if case.building else {},
     }
+    del plain, forms, capped
+    return {**result, "fits": fits(tensor, case.runs, RANK, plan.iterations, say)}
+
+
+def _kernels(
+    tensor: CountTensor, plain: Cells, forms: Mapping[str, Any], case: Case, plan: BenchmarkPlan
+) -> dict[str, dict[str, float]]:
+    """Every form of storage beside each other, and beside what one would otherwise take."""
+    rng = np.random.default_rng(0)
+    features = [rng.random((size, RANK)) for size in tensor.shape[1:]]
+    gram = gram_of_others(features)
+    blocks = forms["blocks"]
+    works = {name: _iteration(cells, features, gram) for name, cells in forms.items()}
+    single = [factor.astype(np.float32) for factor in features]
+    works["blocks, float32"] = _iteration(blocks, single, gram)
+    works["blocks, one thread"] = _alone(works["blocks"])
+    works["blocks, non-negative"] = _iteration(blocks, features, gram, nonnegative=True)
+    patients = blocks.patient_product(features)
+    works["RMSE over nonzeros"] = lambda: blocks.at_cells(features, patients)
+    if case.coordinates:
+        works["scipy fibre-CSR"] = peers.scipy_fibres(tensor, features, gram)
+    seconds = interleaved(works, plan.repeats)
+    if case.coordinates:
+        seconds |= interleaved({"coordinates": _iteration(plain, features, gram)}, 1)
+        seconds |= _tensorly(tensor, plan)
+    return seconds
+
+
+def _pyttb(tensor: CountTensor) -> dict[str, dict[str, float]]:
+    rng = np.random.default_rng(0)
+    work = peers.pyttb_iteration(tensor, [rng.random((size, RANK)) for size in tensor.shape[1:]])
+    return {} if work is None else interleaved({"pyttb": work}, 1)
+
+
+def _tensorly(tensor: CountTensor, plan: BenchmarkPlan) -> dict[str, dict[str, float]]:
+    """TensorLy needs the dense array: thirty patients are what it can bear."""
+    few = tensor.select_patients(np.arange(30)).drop_unused()
+    tensorly = peers.tensorly_iteration(few, RANK)
+    if tensorly is None:
+        return {}
+    rng = np.random.default_rng(0)
+    own = [rng.random((size, RANK)) for size in few.shape[1:]]
+    ours = _iteration(few.cells, own, gram_of_others(own))
+    return interleaved({"TensorLy": tensorly, "blocks, 30 patients": ours}, plan.repeats)
 
 
 def _iteration(
     cells: Any, features: list[np.ndarray], gram: np.ndarray, *, nonnegative: bool = False
 ) -> Work:
-    """All products of one iteration: the patients with the first mode, then the second."""
+    """All products of one iteration: the patients with the first mode, then the second.
+
+    A non-negative one starts from the last solution, as iterations do.
+    """
+    guess, _ = cells.update_patients(features, gram, nonnegative=nonnegative)
 
     def work() -> None:
-        patients, _ = cells.update_patients(features, gram, nonnegative=nonnegative)
+        patients, _ = cells.update_patients(features, gram, nonnegative=nonnegative, guess=guess)
         cells.feature_product(features, patients, 1)
 
     work()  # what is laid out on first use belongs to no iteration
@@ -190,50 +261,10 @@ def _alone(work: Work) -> Work:
     return limited
 
 
-def _ranks(cells: Any, plan: BenchmarkPlan) -> dict[str, float]:
+def _ranks(cells: Any, case: Case, plan: BenchmarkPlan) -> dict[str, float]:
     works = {}
-    for rank in plan.ranks:
+    for rank in case.ranks:
         rng = np.random.default_rng(rank)
         features = [rng.random((size, rank)) for size in cells.sizes]
         works[str(rank)] = _iteration(cells, features, gram_of_others(features))
     return {rank: best["wall"] for rank, best in interleaved(works, plan.repeats).items()}
-
-
-def _building(events: pa.Table, say: Say) -> dict[str, dict[str, float]]:
-    """Events to tensor, against the same join in DuckDB."""
-    works: dict[str, Work] = {"tripheno": lambda: CountTensor.from_events(events, rule=RULE)}
-    join = peers.duckdb_join(events, ("medication", "lab"))
-    if join is not None:
-        works["DuckDB"] = join
-    say("building")
-    return interleaved(works, 2)
-
-
-def _fits(tensor: CountTensor, plan: BenchmarkPlan, say: Say) -> list[dict[str, Any]]:
-    """Whole fits, every one with the same number of iterations."""
-    runs: list[tuple[Method, int, bool]] = [("central", 1, True), ("central", 1, False)]
-    runs += [(method, k, False) for k in plan.hospitals for method in ("exact", "trip")]
-    lines = []
-    for method, hospitals, track in runs:
-        say(f"{method} over {hospitals} hospital(s), {plan.iterations} iterations")
-        tensors = {"all": tensor}
-        if hospitals > 1:
-            tensors = share_out(tensor, hospitals, None, np.random.default_rng(0))
-        settings = SolverSettings(
-            RANK, method=method, max_iter=plan.iterations, tol=1e-300, track_rmse=track
-        )
-        wall, cpu = time.perf_counter(), time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TriphenoWarning)
-            solution = fit(tensors, settings)
-        lines.append(
-            {
-                "method": method,
-                "hospitals": hospitals,
-                "rmse_each_iteration": track,
-                "iterations": solution.iterations,
-                "wall": time.perf_counter() - wall,
-                "cpu": time.process_time() - cpu,
-            }
-        )
-    return lines

@@ -5,20 +5,27 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tripheno.tensor.vectors import add_products, empty_tile, store_tile
+from tripheno.tensor.vectors import load_strip, multiply_add, store_strip
 
-FLOPS_PER_STEP = 2 * 4 * 12  # a multiplication and an addition for four rows of three vectors
+CHAINS = 12  # multiply-adds that do not wait for each other: enough for two units of latency four
+FLOPS_PER_STEP = 2 * 4 * CHAINS  # a multiplication and an addition in each lane of a vector
 
 
 @njit(nogil=True, cache=True)
 def multiply_in_registers(steps, out):  # type: ignore[no-untyped-def]
-    """The kernels' own inner step on data that never leaves the first cache."""
-    table, data = np.arange(256.0), np.ones(4, np.uint8)
-    right = np.full(12, 1e-3)
-    tile = empty_tile(right, (0, 0, 0))
+    """Multiply-adds on numbers that never leave the registers."""
+    width = (0, 0, 0)
+    a, b = load_strip(out, np.uint64(0), width), load_strip(out, np.uint64(12), width)
+    one, two, three, four = a, b, a, b
     for _ in range(steps):
-        tile = add_products(tile, table, data, np.uint64(0), right, np.uint64(0))
-    store_tile(tile, out, np.uint64(0), np.uint64(12))
+        one = multiply_add(one, a, b)
+        two = multiply_add(two, a, b)
+        three = multiply_add(three, a, b)
+        four = multiply_add(four, a, b)
+    store_strip(one, out, np.uint64(0))
+    store_strip(two, out, np.uint64(12))
+    store_strip(three, out, np.uint64(24))
+    store_strip(four, out, np.uint64(36))
 
 
 @njit(nogil=True, cache=True, fastmath=True)

@@ -42,6 +42,7 @@ class HospitalState:
     patient_factor: np.ndarray | None = None  # A⁽¹⁾, never leaves
     mttkrp: np.ndarray | None = None  # M_k of the mode in hand
     gram: np.ndarray | None = None  # G_k of the mode in hand
+    inverse: np.ndarray | None = None  # (2G_k + ω_k)⁻¹ of the mode in hand
     local_factors: tuple[np.ndarray, ...] = ()  # A_k⁽ⁿ⁾
     consensus_dual: tuple[np.ndarray, ...] = ()  # H_k⁽ⁿ⁾
     penalties: tuple[np.ndarray, ...] = ()  # ω_k of each mode, per component
@@ -98,12 +99,14 @@ def propose(
         state = _products(state, n, local=rules.products_from_local)
         state = _set_penalty(state, n, news.penalty, rules)
     assert state.mttkrp is not None  # set when the mode was first asked for
-    assert state.gram is not None
+    assert state.inverse is not None
     omega, dual, shared = state.penalties[n], state.consensus_dual[n], state.shared_factors[n]
-    left = rules.data_weight * state.gram + np.diag(omega)
-    right = rules.data_weight * state.mttkrp + shared * omega + dual
-    own = np.linalg.solve(left, right.T).T
-    own = state.settings.relaxation * own + (1.0 - state.settings.relaxation) * shared
+    right = shared * omega
+    right += dual
+    right += rules.data_weight * state.mttkrp
+    own = right @ state.inverse
+    if state.settings.relaxation != 1.0:
+        own = state.settings.relaxation * own + (1.0 - state.settings.relaxation) * shared
     state = replace(state, local_factors=_put(state.local_factors, n, own))
     return state, Proposal(own * omega - dual, np.stack([omega, omega**2]), review)
 
@@ -115,8 +118,8 @@ def review(state: HospitalState, news: FactorNews) -> tuple[HospitalState, Revie
 
 
 def measure(state: HospitalState, news: Release) -> tuple[HospitalState, Measures]:
-    """Fit the patients to the final factors and measure what is left over."""
-    state = _fit_patients(replace(state, shared_factors=news.factors))
+    """Fit the patients to the final factors, in double precision, and measure what is left over."""
+    state = _fit_patients(replace(state, shared_factors=news.factors), precise=True)
     patients = state.patients
     at_cells, inner = state.tensor.cells.at_cells(news.factors, patients)
     gram = patients.T @ patients
@@ -139,32 +142,52 @@ def _put(items: tuple[np.ndarray, ...], n: int, item: np.ndarray) -> tuple[np.nd
     return (*items[:n], item, *items[n + 1 :])
 
 
+def _as_precise_as_asked(
+    state: HospitalState, factors: tuple[np.ndarray, ...]
+) -> tuple[np.ndarray, ...]:
+    """Products with the data are as precise as the factors they are made with."""
+    if state.settings.precision == "double":
+        return factors
+    return tuple(factor.astype(np.float32) for factor in factors)
+
+
 def _receive(state: HospitalState, news: FactorNews) -> HospitalState:
     """Take a changed factor: H_k += ω_k(A − A_k); lengths taken off A go onto patients and H_k."""
     n = news.changed
     if n < 0:
         return state
     scale = news.scale
-    dual = state.consensus_dual[n]
-    own = state.local_factors[n]
+    moved = bool((scale != 1.0).any())  # only a mode that has settled is brought to unit length
     if state.settings.method == "trip":
-        dual = dual + state.penalties[n] * (news.factor * scale - own)
+        agreed = news.factor * scale if moved else news.factor
+        step = agreed - state.local_factors[n]
+        step *= state.penalties[n]
+        step += state.consensus_dual[n]
+        state = replace(state, consensus_dual=_put(state.consensus_dual, n, step))
+    state = replace(state, shared_factors=_put(state.shared_factors, n, news.factor))
+    return _lengthened(state, n, scale) if moved else state
+
+
+def _lengthened(state: HospitalState, n: int, scale: np.ndarray) -> HospitalState:
+    """Lengths that mode n gave up go to the patients and to what was made with them."""
     return replace(
         state,
-        shared_factors=_put(state.shared_factors, n, news.factor),
-        local_factors=_put(state.local_factors, n, own / scale),
-        consensus_dual=_put(state.consensus_dual, n, dual * scale),
+        local_factors=_put(state.local_factors, n, state.local_factors[n] / scale),
+        consensus_dual=_put(state.consensus_dual, n, state.consensus_dual[n] * scale),
         patient_factor=state.patients * scale,
         # M was made with the patients before they took the lengths
         mttkrp=None if state.mttkrp is None else state.mttkrp * scale,
     )
 
 
-def _fit_patients(state: HospitalState) -> HospitalState:
+def _fit_patients(state: HospitalState, *, precise: bool = False) -> HospitalState:
     """A⁽¹⁾ = O₍₁₎Π(ΠᵀΠ)⁻¹, non-negative where asked; M of the first feature mode with it."""
     gram, singular = regular(gram_of_others(state.shared_factors))
+    features = (
+        state.shared_factors if precise else _as_precise_as_asked(state, state.shared_factors)
+    )
     patient_factor, mttkrp = state.tensor.cells.update_patients(
-        state.shared_factors, gram, nonnegative=state.nonnegative, guess=state.patient_factor
+        features, gram, nonnegative=state.nonnegative, guess=state.patient_factor
     )
     return replace(
         state, patient_factor=patient_factor, mttkrp=mttkrp, singular=state.singular or singular
@@ -178,13 +201,14 @@ def _products(state: HospitalState, n: int, *, local: bool = False) -> HospitalS
     features = state.local_factors if local else state.shared_factors
     patients, mttkrp = state.patients, state.mttkrp
     if n > 0 or local:
-        mttkrp = state.tensor.cells.feature_product(features, patients, n)
+        precise = _as_precise_as_asked(state, features)
+        mttkrp = state.tensor.cells.feature_product(precise, patients, n)
     gram = (patients.T @ patients) * gram_of_others(features, n)
     return replace(state, mttkrp=mttkrp, gram=gram)
 
 
 def _set_penalty(state: HospitalState, n: int, penalty: float, rules: TripRules) -> HospitalState:
-    """ω_k, from the hospital's own Gram matrix or as given.
+    """ω_k, from the hospital's own Gram matrix or as given; the inverse serves every inner step.
 
     A component that a hospital hardly has gets little weight in the consensus: proposals count by
     the data behind them. The floor keeps a hospital without any of it in the round.
@@ -194,7 +218,8 @@ def _set_penalty(state: HospitalState, n: int, penalty: float, rules: TripRules)
     if rules.penalty_follows_data:
         floor = 1e-9 * (float(np.trace(state.gram)) + state.tensor.squared_norm) / len(state.gram)
         omega = penalty * rules.data_weight * np.maximum(np.diag(state.gram), floor)
-    return replace(state, penalties=_put(state.penalties, n, omega))
+    inverse = np.linalg.inv(rules.data_weight * state.gram + np.diag(omega))
+    return replace(state, penalties=_put(state.penalties, n, omega), inverse=inverse)
 
 
 def _no_review() -> np.ndarray:

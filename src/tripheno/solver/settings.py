@@ -12,9 +12,18 @@ Method = Literal["trip", "exact", "central", "local"]
 Variant = Literal["corrected", "printed", "released"]
 Constraint = Literal["nonnegative", "sparse", "none"]
 
+Precision = Literal["double", "single"]
+
 METHODS: tuple[str, ...] = get_args(Method)
 VARIANTS: tuple[str, ...] = get_args(Variant)
 CONSTRAINTS: tuple[str, ...] = get_args(Constraint)
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+CHOICES: dict[str, tuple[str, ...]] = {
+    "method": METHODS,
+    "variant": VARIANTS,
+    "constraint": CONSTRAINTS,
+    "precision": PRECISIONS,
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class SolverSettings:
     constraint: Constraint = "nonnegative"
     seed: int = 0
     max_iter: int = 100
-    tol: float = 1e-6  # relative change of Ψ, twice in a row
+    tol: float = 1e-6  # relative change of Ψ, twice in a row; 0 goes on to the limit
     restarts: int = 1
     bias: bool = False  # one more component, the same for all, that is no phenotype
 
@@ -50,6 +59,7 @@ class SolverSettings:
     residual_tolerance: float = 1e-3  # Boyd's relative tolerance
     balance_until: int = 50  # residual balancing is frozen after this iteration
 
+    precision: Precision = "double"  # of the products with the data; `single` is faster
     track_rmse: bool = True  # RMSE over nonzeros at every iteration: one more pass over the data
 
     def __post_init__(self) -> None:
@@ -78,22 +88,16 @@ class SolverSettings:
 def _faults(settings: SolverSettings) -> Iterator[str]:
     """Everything wrong with the settings, so that a user mends it in one go."""
     given = asdict(settings)
-    for name, choices in (("method", METHODS), ("variant", VARIANTS), ("constraint", CONSTRAINTS)):
+    for name, choices in CHOICES.items():
         if given[name] not in choices:
             yield f"{name} is {given[name]!r}, not one of {', '.join(choices)}"
     for name in ("n_components", "max_iter", "restarts", "inner_steps", "most_inner_steps"):
         if not isinstance(given[name], int) or given[name] < 1:
             yield f"{name} must be a whole number of 1 or more, not {given[name]!r}"
-    for name in (
-        "tol",
-        "penalty_scale",
-        "residual_tolerance",
-        "inner_tolerance",
-        "later_tolerance",
-    ):
+    for name in ("penalty_scale", "residual_tolerance", "inner_tolerance", "later_tolerance"):
         if not given[name] > 0:
             yield f"{name} must be positive, not {given[name]!r}"
-    for name in ("distinctness", "relative_distinctness", "sparsity", "seed"):
+    for name in ("tol", "distinctness", "relative_distinctness", "sparsity", "seed"):
         if not given[name] >= 0:
             yield f"{name} must not be negative, not {given[name]!r}"
     printed = settings.method == "trip" and settings.variant == "printed"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tripheno.tensor.block_kernels import expand_windows
+from tripheno.tensor.error_kernels import expand_windows
 from tripheno.tensor.vectors import ROWS
 
 
@@ -112,7 +112,7 @@ def copy_runs(source, starts, chosen, new_starts, out):  # type: ignore[no-untyp
 @njit(nogil=True, cache=True)
 def write_out(body, largest, starts, first, last, indices, values):  # type: ignore[no-untyped-def]
     """Every cell as row code, column code and count, sorted where the code lists are."""
-    expanded = np.empty(largest[2], np.uint8)
+    expanded = np.empty(largest[3], np.uint8)
     for i in range(first, last):
         to = starts[i]
         row_codes = body.row_codes[body.row_starts[i] : body.row_starts[i + 1]]

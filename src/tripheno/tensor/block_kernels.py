@@ -4,64 +4,65 @@ Factors come flat, their rows ``stride`` numbers apart (the rank, filled with ze
 vectors). A *panel* is four of a patient's rows; a count's byte stands at panel, column, row, so
 that the four counts of a panel and a column are neighbours.
 
-``tail`` is a tuple as long as the last column panel is wide, in vectors: it makes the width known
-when the loop is compiled.
+Components are worked on strip by strip. A strip's ``width`` is a tuple as long as it has vectors,
+so that it is known when the loop is compiled; a row is a whole number of strips.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tripheno.tensor.kernels import bare_loop, nonnegative_row
+from tripheno.tensor.event_kernels import (
+    add_events_to_columns,
+    add_events_to_rows,
+    row_of_events,
+)
+from tripheno.tensor.kernels import bare_loop, inner_step, nonnegative_row
 from tripheno.tensor.vectors import (
-    LANES,
+    BYTES,
     ROWS,
     add_combination,
+    add_into,
     add_products,
+    add_weighted,
+    empty_strip,
     empty_tile,
-    fma,
-    lane_sum,
-    load,
+    load_strip,
     load_tile,
-    look_up,
-    spread,
-    store,
+    multiplied,
+    multiply_add,
+    store_strip,
     store_tile,
 )
 
-WIDEST = (0, 0, 0)
 
-
-@bare_loop
-def _gather(codes, begin, end, factor, stride, out):  # type: ignore[no-untyped-def]
+@inner_step
+def gather(codes, begin, end, factor, stride, out, r, width):  # type: ignore[no-untyped-def]
     """The patient's own rows of a factor, side by side."""
-    to = np.uint64(0)
+    to = np.uint64(r)
     for c in range(begin, end):
-        at = np.uint64(codes[c]) * np.uint64(stride)
-        for v in range(np.uint64(0), np.uint64(stride), np.uint64(LANES)):
-            store(load(factor, at + v), out, to + v)
+        at = np.uint64(codes[c]) * np.uint64(stride) + np.uint64(r)
+        store_strip(load_strip(factor, at, width), out, to)
         to += np.uint64(stride)
 
 
-@bare_loop
-def _gather_scaled(codes, begin, end, factor, scale, stride, out):  # type: ignore[no-untyped-def]
+@inner_step
+def gather_scaled(codes, begin, end, factor, scale, stride, out, r, width):  # type: ignore[no-untyped-def]
     """The patient's own rows of a factor, each times the patient's row; zeros to a whole panel."""
-    zero = spread(0.0)
-    to = np.uint64(0)
+    a = load_strip(scale, np.uint64(r), width)
+    to = np.uint64(r)
     for c in range(begin, end):
-        at = np.uint64(codes[c]) * np.uint64(stride)
-        for v in range(np.uint64(0), np.uint64(stride), np.uint64(LANES)):
-            store(fma(load(factor, at + v), load(scale, v), zero), out, to + v)
+        at = np.uint64(codes[c]) * np.uint64(stride) + np.uint64(r)
+        store_strip(multiplied(a, load_strip(factor, at, width)), out, to)
         to += np.uint64(stride)
     for _ in range((begin - end) % ROWS):
-        for v in range(np.uint64(0), np.uint64(stride), np.uint64(LANES)):
-            store(zero, out, to + v)
+        store_strip(empty_strip(factor, width), out, to)
         to += np.uint64(stride)
 
 
-@bare_loop
-def _panels_times(dense, begin, panels, columns, table, right, r, stride, out, width):  # type: ignore[no-untyped-def]
-    """out[rows, r:] = block · right[:, r:], for as many numbers as ``width`` holds."""
+@inner_step
+def _panels_times(dense, begin, panels, columns, table, right, stride, out, r, width):  # type: ignore[no-untyped-def]
+    """out[rows, r:] = block · right[:, r:]."""
     at = np.uint64(begin)
     to = np.uint64(r)
     for _ in range(panels):
@@ -75,9 +76,13 @@ def _panels_times(dense, begin, panels, columns, table, right, r, stride, out, w
         to += np.uint64(ROWS * stride)
 
 
-@bare_loop
-def _times_panels(dense, begin, panels, columns, table, left, r, stride, out, width):  # type: ignore[no-untyped-def]
-    """out[columns, r:] += blockᵀ · left[:, r:], for as many numbers as ``width`` holds."""
+@inner_step
+def _times_panels(dense, begin, panels, columns, table, left, stride, out, r, width):  # type: ignore[no-untyped-def]
+    """out[columns, r:] = blockᵀ · left[:, r:]."""
+    place = np.uint64(r)
+    for _ in range(columns):
+        store_strip(empty_strip(left, width), out, place)
+        place += np.uint64(stride)
     at = np.uint64(begin)
     row = np.uint64(r)
     for _ in range(panels):
@@ -90,138 +95,168 @@ def _times_panels(dense, begin, panels, columns, table, left, r, stride, out, wi
         row += np.uint64(ROWS * stride)
 
 
-@bare_loop
-def _add_row(rows, at, weight, out, to, stride):  # type: ignore[no-untyped-def]
-    """out[to:] += weight · rows[at:]."""
-    times = spread(weight)
-    for v in range(np.uint64(0), np.uint64(stride), np.uint64(LANES)):
-        store(fma(times, load(rows, at + v), load(out, to + v)), out, to + v)
-
-
-@bare_loop
-def _block_times(body, i, table, right, stride, tail, sums, out):  # type: ignore[no-untyped-def]
-    """Out = X_i · right, a row per own code of the first mode, whatever form X_i is kept in."""
-    rows = body.row_starts[i + 1] - body.row_starts[i]
-    columns = body.column_starts[i + 1] - body.column_starts[i]
-    panels = (rows + ROWS - 1) // ROWS
-    last = stride - LANES * len(tail)
-    if body.dense_starts[i] < body.dense_starts[i + 1]:
-        begin = body.dense_starts[i]
-        for r in range(0, last, LANES * 3):
-            _panels_times(body.dense, begin, panels, columns, table, right, r, stride, out, WIDEST)
-        _panels_times(body.dense, begin, panels, columns, table, right, last, stride, out, tail)
-        return
-    out[: rows * stride] = 0.0
-    step = np.uint64(stride)
-    # Σ_w m_w (Σ_{c in w} right_c)ᵀ: one sum per window, added to each of its rows.
-    for w in range(body.window_starts[i], body.window_starts[i + 1]):
-        sums[:stride] = 0.0
-        for e in range(body.window_columns[w], body.window_columns[w + 1]):
-            _add_row(
-                right, np.uint64(body.event_columns[e]) * step, 1.0, sums, np.uint64(0), stride
-            )
-        for e in range(body.window_rows[w], body.window_rows[w + 1]):
-            _add_row(sums, np.uint64(0), 1.0, out, np.uint64(body.event_rows[e]) * step, stride)
-    for e in range(body.entry_starts[i], body.entry_starts[i + 1]):
-        at = np.uint64(body.entry_columns[e]) * step
-        to = np.uint64(body.entry_rows[e]) * step
-        _add_row(right, at, np.float64(body.entry_values[e]), out, to, stride)
-
-
-@bare_loop
-def _times_block(body, i, table, left, stride, tail, sums, out):  # type: ignore[no-untyped-def]
-    """Out = X_iᵀ · left, a row per own code of the second mode."""
-    rows = body.row_starts[i + 1] - body.row_starts[i]
-    columns = body.column_starts[i + 1] - body.column_starts[i]
-    panels = (rows + ROWS - 1) // ROWS
-    last = stride - LANES * len(tail)
-    out[: columns * stride] = 0.0
-    if body.dense_starts[i] < body.dense_starts[i + 1]:
-        begin = body.dense_starts[i]
-        for r in range(0, last, LANES * 3):
-            _times_panels(body.dense, begin, panels, columns, table, left, r, stride, out, WIDEST)
-        _times_panels(body.dense, begin, panels, columns, table, left, last, stride, out, tail)
-        return
-    step = np.uint64(stride)
-    for w in range(body.window_starts[i], body.window_starts[i + 1]):
-        sums[:stride] = 0.0
-        for e in range(body.window_rows[w], body.window_rows[w + 1]):
-            _add_row(left, np.uint64(body.event_rows[e]) * step, 1.0, sums, np.uint64(0), stride)
-        for e in range(body.window_columns[w], body.window_columns[w + 1]):
-            _add_row(sums, np.uint64(0), 1.0, out, np.uint64(body.event_columns[e]) * step, stride)
-    for e in range(body.entry_starts[i], body.entry_starts[i + 1]):
-        at = np.uint64(body.entry_rows[e]) * step
-        to = np.uint64(body.entry_columns[e]) * step
-        _add_row(left, at, np.float64(body.entry_values[e]), out, to, stride)
-
-
-@bare_loop
-def _patient_row(codes, begin, end, factor, product, stride, out):  # type: ignore[no-untyped-def]
+@inner_step
+def _fold(codes, begin, end, factor, product, stride, out, r, width):  # type: ignore[no-untyped-def]
     """Out = Σ over own rows of factor[code] ∘ product[row]: the patient's MTTKRP."""
-    out[:stride] = 0.0
-    at = np.uint64(0)
+    total = empty_strip(factor, width)
+    at = np.uint64(r)
     for c in range(begin, end):
-        row = np.uint64(codes[c]) * np.uint64(stride)
-        for v in range(np.uint64(0), np.uint64(stride), np.uint64(LANES)):
-            store(fma(load(factor, row + v), load(product, at + v), load(out, v)), out, v)
+        row = np.uint64(codes[c]) * np.uint64(stride) + np.uint64(r)
+        total = multiply_add(total, load_strip(factor, row, width), load_strip(product, at, width))
+        at += np.uint64(stride)
+    store_strip(total, out, np.uint64(r))
+
+
+@inner_step
+def _row_of_block(  # type: ignore[no-untyped-def]
+    body, i, table, first_factor, second_factor, stride, scratch, r, width
+):
+    """A strip of the patient's row, Σ_m B[m] ∘ (X_i C)[m]; X_i C is left in scratch."""
+    begin, end = body.column_starts[i], body.column_starts[i + 1]
+    gather(body.column_codes, begin, end, second_factor, stride, scratch.columns, r, width)
+    columns = end - begin
+    begin, end = body.row_starts[i], body.row_starts[i + 1]
+    panels = (end - begin + ROWS - 1) // ROWS
+    at = body.dense_starts[i]
+    _panels_times(
+        body.dense, at, panels, columns, table, scratch.columns, stride, scratch.rows, r, width
+    )
+    _fold(body.row_codes, begin, end, first_factor, scratch.rows, stride, scratch.row, r, width)
+
+
+@inner_step
+def _add_block_to_rows(body, i, stride, scratch, out, r, width):  # type: ignore[no-untyped-def]
+    """out[m] += a ∘ (X_i C)[m], with the X_i C that `_row_of_block` left."""
+    a = load_strip(scratch.scale, np.uint64(r), width)
+    at = np.uint64(r)
+    for c in range(body.row_starts[i], body.row_starts[i + 1]):
+        to = np.uint64(body.row_codes[c]) * np.uint64(stride) + np.uint64(r)
+        add_into(out, to, multiplied(a, load_strip(scratch.rows, at, width)))
         at += np.uint64(stride)
 
 
-@bare_loop
-def _add_scaled(codes, begin, end, scale, product, stride, out):  # type: ignore[no-untyped-def]
-    """out[code] += scale ∘ product[row]: what a patient adds to a feature mode."""
-    at = np.uint64(0)
+@inner_step
+def _add_block_to_columns(body, i, table, first_factor, stride, scratch, out, r, width):  # type: ignore[no-untyped-def]
+    """out[d] += (X_iᵀ(a ∘ B))[d]."""
+    begin, end = body.row_starts[i], body.row_starts[i + 1]
+    panels = (end - begin + ROWS - 1) // ROWS
+    gather_scaled(
+        body.row_codes, begin, end, first_factor, scratch.scale, stride, scratch.rows, r, width
+    )
+    begin, end = body.column_starts[i], body.column_starts[i + 1]
+    at, columns = body.dense_starts[i], end - begin
+    _times_panels(
+        body.dense, at, panels, columns, table, scratch.rows, stride, scratch.columns, r, width
+    )
+    place = np.uint64(r)
     for c in range(begin, end):
-        to = np.uint64(codes[c]) * np.uint64(stride)
-        for v in range(np.uint64(0), np.uint64(stride), np.uint64(LANES)):
-            store(fma(load(scale, v), load(product, at + v), load(out, to + v)), out, to + v)
+        to = np.uint64(body.column_codes[c]) * np.uint64(stride) + np.uint64(r)
+        add_into(out, to, load_strip(scratch.columns, place, width))
+        place += np.uint64(stride)
+
+
+# ── whichever form the patient is kept in, strip by strip ─────────────────────────────────────
+
+
+@inner_step
+def _is_dense(body, i):  # type: ignore[no-untyped-def]
+    return body.dense_starts[i] < body.dense_starts[i + 1]
+
+
+@inner_step
+def _strip_of_row(body, i, table, first_factor, second_factor, stride, scratch, r, width):  # type: ignore[no-untyped-def]
+    if _is_dense(body, i):
+        _row_of_block(body, i, table, first_factor, second_factor, stride, scratch, r, width)
+    else:
+        row_of_events(
+            body, i, first_factor, second_factor, stride, scratch.sums, scratch.row, r, width
+        )
+
+
+@inner_step
+def _row(body, i, table, first_factor, second_factor, stride, width, scratch):  # type: ignore[no-untyped-def]
+    """The patient's MTTKRP, into ``scratch.row``."""
+    for r in range(0, stride, BYTES // first_factor.itemsize * len(width)):
+        _strip_of_row(body, i, table, first_factor, second_factor, stride, scratch, r, width)
+
+
+@inner_step
+def _add_strip_to_rows(body, i, second_factor, stride, scratch, out, r, width):  # type: ignore[no-untyped-def]
+    if _is_dense(body, i):
+        _add_block_to_rows(body, i, stride, scratch, out, r, width)
+    else:
+        add_events_to_rows(
+            body, i, second_factor, stride, scratch.sums, scratch.scale, out, r, width
+        )
+
+
+@inner_step
+def _add_to_rows(body, i, second_factor, stride, width, scratch, out):  # type: ignore[no-untyped-def]
+    """What the patient adds to the first feature mode, a ∘ (X_i C), after `_row`."""
+    for r in range(0, stride, BYTES // second_factor.itemsize * len(width)):
+        _add_strip_to_rows(body, i, second_factor, stride, scratch, out, r, width)
+
+
+@inner_step
+def _add_strip_to_columns(body, i, table, first_factor, stride, scratch, out, r, width):  # type: ignore[no-untyped-def]
+    if _is_dense(body, i):
+        _add_block_to_columns(body, i, table, first_factor, stride, scratch, out, r, width)
+    else:
+        add_events_to_columns(body, i, first_factor, stride, scratch.scale, out, r, width)
+
+
+# ── the solve ─────────────────────────────────────────────────────────────────────────────────
+
+
+@inner_step
+def _add_times(matrix, b, sign, rank, stride, out, r, width):  # type: ignore[no-untyped-def]
+    """Add a strip of sign · matrix · b to ``out``, for a symmetric matrix."""
+    total = load_strip(out, np.uint64(r), width)
+    at = np.uint64(r)
+    for k in range(rank):
+        total = add_weighted(total, sign * b[k], matrix, at)
         at += np.uint64(stride)
+    store_strip(total, out, np.uint64(r))
 
 
-@bare_loop
-def _add_times(matrix, b, sign, rank, stride, out):  # type: ignore[no-untyped-def]
-    """Add sign · matrix · b to ``out``, for a symmetric matrix."""
-    at = np.uint64(0)
-    for r in range(rank):
-        _add_row(matrix, at, sign * b[r], out, np.uint64(0), stride)
-        at += np.uint64(stride)
+@inner_step
+def _add_product(matrix, b, sign, rank, stride, out):  # type: ignore[no-untyped-def]
+    for r in range(0, stride, BYTES // matrix.itemsize):
+        _add_times(matrix, b, sign, rank, stride, out, r, (0,))
 
 
-@bare_loop
-def _solve(gram, inverse, b, rank, stride, rest, x):  # type: ignore[no-untyped-def]
-    """X = G⁻¹b by the inverse, and once more for what that leaves over: whole vectors all along.
+@inner_step
+def _solve(gram, inverse, refine, b, rank, stride, rest, x):  # type: ignore[no-untyped-def]
+    """X = G⁻¹b by the inverse, and once more for what that leaves over where asked.
 
     The second step makes up for what an inverse loses against substitution.
     """
-    x[:stride] = 0.0
-    _add_times(inverse, b, 1.0, rank, stride, x)
     for r in range(stride):
-        rest[r] = b[r]
-    _add_times(gram, x, -1.0, rank, stride, rest)
-    _add_times(inverse, rest, 1.0, rank, stride, x)
+        x[r], rest[r] = 0.0, b[r]
+    _add_product(inverse, b, 1.0, rank, stride, x)
+    if refine:
+        _add_product(gram, x, -1.0, rank, stride, rest)
+        _add_product(inverse, rest, 1.0, rank, stride, x)
+
+
+# ── passes over the patients ──────────────────────────────────────────────────────────────────
 
 
 @bare_loop
-def patient_rows(body, table, first_factor, second_factor, stride, tail, scratch, first, last, out):  # type: ignore[no-untyped-def]
+def patient_rows(
+    body, table, first_factor, second_factor, stride, width, scratch, first, last, out
+):  # type: ignore[no-untyped-def]
     """out[i] = the patient mode's MTTKRP, Σ_m B[m] ∘ (X_i C)[m]."""
-    rank = out.shape[1]
-    product, own, sums, row = scratch.rows, scratch.columns, scratch.sums, scratch.row
     for i in range(first, last):
-        begin, end = body.row_starts[i], body.row_starts[i + 1]
-        _gather(
-            body.column_codes, body.column_starts[i], body.column_starts[i + 1],
-            second_factor, stride, own,
-        )  # fmt: skip
-        _block_times(body, i, table, own, stride, tail, sums, product)
-        _patient_row(body.row_codes, begin, end, first_factor, product, stride, row)
-        for r in range(rank):
-            out[i, r] = row[r]
+        _row(body, i, table, first_factor, second_factor, stride, width, scratch)
+        for r in range(out.shape[1]):
+            out[i, r] = scratch.row[r]
 
 
 @bare_loop
 def solve_and_add(  # type: ignore[no-untyped-def]
-    body, table, first_factor, second_factor, stride, tail, scratch,
-    gram, wide_gram, inverse, nonnegative, first, last, patients, out,
+    body, table, first_factor, second_factor, stride, width, scratch,
+    gram, wide_gram, inverse, refine, nonnegative, first, last, patients, out,
 ):  # fmt: skip
     """One pass: each patient's row is computed, solved, and added to the first feature mode.
 
@@ -230,142 +265,45 @@ def solve_and_add(  # type: ignore[no-untyped-def]
     whole vectors, serve the solve without constraint.
     """
     rank = gram.shape[0]
-    product, own, sums, row = scratch.rows, scratch.columns, scratch.sums, scratch.row
-    scale, triangle, solution = scratch.scale, scratch.triangle, scratch.solution
-    passive, inside = scratch.passive, scratch.inside
+    rhs, solution = scratch.rhs, scratch.solution
     for i in range(first, last):
-        begin, end = body.row_starts[i], body.row_starts[i + 1]
-        _gather(
-            body.column_codes, body.column_starts[i], body.column_starts[i + 1],
-            second_factor, stride, own,
-        )  # fmt: skip
-        _block_times(body, i, table, own, stride, tail, sums, product)
-        _patient_row(body.row_codes, begin, end, first_factor, product, stride, row)
+        _row(body, i, table, first_factor, second_factor, stride, width, scratch)
+        for r in range(stride):
+            rhs[r] = scratch.row[r]
         if nonnegative:
-            nonnegative_row(row, gram, patients[i], triangle, passive, solution, inside)
+            nonnegative_row(
+                rhs, gram, patients[i], scratch.triangle, scratch.passive, solution, scratch.rest,
+                scratch.inside,
+            )  # fmt: skip
         else:
-            _solve(wide_gram, inverse, row, rank, stride, sums, scale)
+            _solve(wide_gram, inverse, refine, rhs, rank, stride, scratch.rest, solution)
             for r in range(rank):
-                patients[i, r] = scale[r]
+                patients[i, r] = solution[r]
         for r in range(rank):
-            scale[r] = patients[i, r]
-        _add_scaled(body.row_codes, begin, end, scale, product, stride, out)
+            scratch.scale[r] = patients[i, r]
+        _add_to_rows(body, i, second_factor, stride, width, scratch, out)
 
 
 @bare_loop
 def add_rows(  # type: ignore[no-untyped-def]
-    body, table, second_factor, patients, stride, tail, scratch, first, last, out
+    body, table, first_factor, second_factor, patients, stride, width, scratch, first, last, out
 ):
     """Out += what the patients add to the first feature mode, a_i ∘ (X_i C)."""
-    rank = patients.shape[1]
-    product, own, sums, scale = scratch.rows, scratch.columns, scratch.sums, scratch.scale
     for i in range(first, last):
-        _gather(
-            body.column_codes, body.column_starts[i], body.column_starts[i + 1],
-            second_factor, stride, own,
-        )  # fmt: skip
-        _block_times(body, i, table, own, stride, tail, sums, product)
-        for r in range(rank):
-            scale[r] = patients[i, r]
-        begin, end = body.row_starts[i], body.row_starts[i + 1]
-        _add_scaled(body.row_codes, begin, end, scale, product, stride, out)
+        for r in range(patients.shape[1]):
+            scratch.scale[r] = patients[i, r]
+        _row(body, i, table, first_factor, second_factor, stride, width, scratch)
+        _add_to_rows(body, i, second_factor, stride, width, scratch, out)
 
 
 @bare_loop
 def add_columns(  # type: ignore[no-untyped-def]
-    body, table, first_factor, patients, stride, tail, scratch, first, last, out
+    body, table, first_factor, second_factor, patients, stride, width, scratch, first, last, out
 ):
     """Out += what the patients add to the second feature mode, X_iᵀ(a_i ∘ B)."""
-    rank = patients.shape[1]
-    own, product, sums, scale = scratch.rows, scratch.columns, scratch.sums, scratch.scale
+    strip = BYTES // second_factor.itemsize * len(width)
     for i in range(first, last):
-        for r in range(rank):
-            scale[r] = patients[i, r]
-        begin, end = body.row_starts[i], body.row_starts[i + 1]
-        _gather_scaled(body.row_codes, begin, end, first_factor, scale, stride, own)
-        _times_block(body, i, table, own, stride, tail, sums, product)
-        begin, end = body.column_starts[i], body.column_starts[i + 1]
-        _add_scaled(body.column_codes, begin, end, scratch.ones, product, stride, out)
-
-
-@bare_loop
-def expand_windows(body, i, rows, columns, counts):  # type: ignore[no-untyped-def]
-    """The counts of a patient kept as windows, as the bytes of a dense block."""
-    counts[: (rows + ROWS - 1) // ROWS * ROWS * columns] = 0
-    for w in range(body.window_starts[i], body.window_starts[i + 1]):
-        for e in range(body.window_rows[w], body.window_rows[w + 1]):
-            row = np.uint64(body.event_rows[e])
-            place = row // np.uint64(ROWS) * np.uint64(ROWS * columns) + row % np.uint64(ROWS)
-            for f in range(body.window_columns[w], body.window_columns[w + 1]):
-                counts[place + np.uint64(body.event_columns[f]) * np.uint64(ROWS)] += 1
-    for e in range(body.entry_starts[i], body.entry_starts[i + 1]):
-        row = np.uint64(body.entry_rows[e])
-        place = row // np.uint64(ROWS) * np.uint64(ROWS * columns) + row % np.uint64(ROWS)
-        counts[place + np.uint64(body.entry_columns[e]) * np.uint64(ROWS)] += body.entry_values[e]
-
-
-@bare_loop
-def _panel_errors(dense, at, panels, columns, tables, left, right, rank, stride, turned, out):  # type: ignore[no-untyped-def]
-    """Add Σ (filled · model − count)² and Σ model · count of a block; four rows make a vector."""
-    counts, filled = tables
-    squared, inner = spread(0.0), spread(0.0)
-    minus = spread(-1.0)
-    at = np.uint64(at)
-    for p in range(panels):
-        for row in range(ROWS):
-            for r in range(rank):
-                turned[r * ROWS + row] = left[(p * ROWS + row) * stride + r]
-        place = np.uint64(0)
-        for _ in range(columns):
-            model = spread(0.0)
-            for r in range(np.uint64(0), np.uint64(rank)):
-                row_r = load(turned, r * np.uint64(ROWS))
-                model = fma(row_r, spread(right[place + r]), model)
-            count = look_up(counts, dense, at)
-            error = fma(look_up(filled, dense, at), model, fma(minus, count, spread(0.0)))
-            squared = fma(error, error, squared)
-            inner = fma(model, count, inner)
-            at += np.uint64(ROWS)
-            place += np.uint64(stride)
-    out[0] += lane_sum(squared)
-    out[1] += lane_sum(inner)
-
-
-@bare_loop
-def errors_at_cells(  # type: ignore[no-untyped-def]
-    body, tables, first_factor, second_factor, patients, stride, scratch, first, last, out
-):
-    """Out += (Σ (model − count)², Σ model · count) over the cells that hold a count."""
-    rank = patients.shape[1]
-    left, right, scale = scratch.rows, scratch.columns, scratch.scale
-    turned, expanded = scratch.turned, scratch.expanded
-    for i in range(first, last):
-        for r in range(rank):
-            scale[r] = patients[i, r]
-        rows = body.row_starts[i + 1] - body.row_starts[i]
-        columns = body.column_starts[i + 1] - body.column_starts[i]
-        panels = (rows + ROWS - 1) // ROWS
-        begin, end = body.row_starts[i], body.row_starts[i + 1]
-        _gather_scaled(body.row_codes, begin, end, first_factor, scale, stride, left)
-        begin, end = body.column_starts[i], body.column_starts[i + 1]
-        _gather(body.column_codes, begin, end, second_factor, stride, right)
-        at = body.dense_starts[i]
-        if at < body.dense_starts[i + 1]:
-            _panel_errors(
-                body.dense, at, panels, columns, tables, left, right, rank, stride, turned, out
-            )
-        elif body.window_starts[i] < body.window_starts[i + 1]:
-            expand_windows(body, i, rows, columns, expanded)
-            _panel_errors(
-                expanded, 0, panels, columns, tables, left, right, rank, stride, turned, out
-            )
-        else:
-            for e in range(body.entry_starts[i], body.entry_starts[i + 1]):
-                model = 0.0
-                a = np.int64(body.entry_rows[e]) * stride
-                b = np.int64(body.entry_columns[e]) * stride
-                for r in range(rank):
-                    model += left[a + r] * right[b + r]
-                count = np.float64(body.entry_values[e])
-                out[0] += (model - count) ** 2
-                out[1] += model * count
+        for r in range(patients.shape[1]):
+            scratch.scale[r] = patients[i, r]
+        for r in range(0, stride, strip):
+            _add_strip_to_columns(body, i, table, first_factor, stride, scratch, out, r, width)

@@ -16,18 +16,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from tripheno.tensor import block_building_kernels as building
 from tripheno.tensor import block_kernels as kernels
+from tripheno.tensor.error_kernels import errors_at_cells
 from tripheno.tensor.threads import in_chunks, patient_chunks
-from tripheno.tensor.vectors import LANES, ROWS, WIDEST
+from tripheno.tensor.vectors import BYTES, ROWS, WIDEST
 
 COUNTS = np.arange(256.0)
-FILLED = np.minimum(COUNTS, 1.0)
+LINE = 64  # bytes of a cache line
+WELL_CONDITIONED = 1e3  # an inverse of such a matrix solves to twelve digits and more
 
 
 class Body(NamedTuple):
@@ -55,16 +57,17 @@ class Scratch(NamedTuple):
 
     rows: np.ndarray  # a vector row per own row, filled to whole panels
     columns: np.ndarray
-    expanded: np.ndarray  # the bytes of a block kept as windows
-    sums: np.ndarray
+    sums: np.ndarray  # one per window
     row: np.ndarray
     scale: np.ndarray
-    ones: np.ndarray
-    turned: np.ndarray  # a panel, component by component
-    triangle: np.ndarray  # this and the rest for the non-negative solve
+    rhs: np.ndarray  # this and the rest in float64: for the solves and the errors
+    rest: np.ndarray
     solution: np.ndarray
+    triangle: np.ndarray
     passive: np.ndarray
     inside: np.ndarray
+    turned: np.ndarray  # a panel, component by component
+    expanded: np.ndarray  # the bytes of a block kept as windows
 
 
 @dataclass(frozen=True)
@@ -124,12 +127,12 @@ class PatientBlocks:
 
     @cached_property
     def _largest(self) -> np.ndarray:
-        """Most rows (in whole panels), most columns, and largest block kept as windows."""
+        """Most rows (in whole panels), columns, windows, and largest block kept as windows."""
         rows = -(-np.diff(self.body.row_starts) // ROWS) * ROWS
-        columns = np.diff(self.body.column_starts)
-        windowed = np.diff(self.body.window_starts) > 0
-        most = (rows * columns * windowed).max(initial=0)
-        return np.array([rows.max(initial=0), columns.max(initial=0), most], dtype=np.int64)
+        columns, windows = np.diff(self.body.column_starts), np.diff(self.body.window_starts)
+        blocks = rows * columns * (windows > 0)
+        most = [sizes.max(initial=0) for sizes in (rows, columns, windows, blocks)]
+        return np.array(most, dtype=np.int64)
 
     @cached_property
     def _chunks(self) -> list[tuple[int, int]]:
@@ -137,26 +140,31 @@ class PatientBlocks:
         cost = building.costs(body)
         return patient_chunks(np.concatenate([[0], np.cumsum(cost)]))
 
-    def _scratch(self, stride: int) -> Scratch:
-        rows, columns, block = self._largest
+    def _scratch(self, stride: int, dtype: Any = np.float64) -> Scratch:
+        rows, columns, windows, block = self._largest
         return Scratch(
-            np.empty(rows * stride),
-            np.empty(columns * stride),
-            np.empty(block, dtype=np.uint8),
+            aligned(rows * stride, dtype),
+            aligned(columns * stride, dtype),
+            aligned(windows * stride, dtype),
+            aligned(stride, dtype),
+            np.zeros(stride, dtype),
             np.empty(stride),
             np.empty(stride),
-            np.zeros(stride),
-            np.ones(stride),
-            np.empty(ROWS * stride),
+            np.empty(stride),
             np.empty((stride, stride)),
-            np.empty(stride),
             np.empty(stride, dtype=np.int64),
             np.zeros(stride, dtype=np.bool_),
+            np.empty(ROWS * stride),
+            np.empty(block, dtype=np.uint8),
         )
 
-    def _sum_over_chunks(self, rows: int, stride: int, work: Callable[..., None]) -> np.ndarray:
+    def _sum_over_chunks(
+        self, rows: int, stride: int, work: Callable[..., None], dtype: Any = np.float64
+    ) -> np.ndarray:
         """Σ over chunks, in their order, of what ``work`` adds to an array of its own."""
-        parts = np.empty((len(self._chunks), rows * stride))
+        line = LINE // np.dtype(dtype).itemsize
+        room = -(-rows * stride // line) * line  # every part begins with a cache line
+        parts = aligned(len(self._chunks) * room, dtype).reshape(-1, room)[:, : rows * stride]
         number = {chunk: n for n, chunk in enumerate(self._chunks)}
 
         def chunk(first: int, last: int) -> None:
@@ -165,18 +173,18 @@ class PatientBlocks:
             work(first, last, part)
 
         in_chunks(self._chunks, chunk)
-        return np.asarray(parts.sum(axis=0).reshape(rows, stride))
+        return np.asarray(parts.sum(axis=0, dtype=np.float64).reshape(rows, stride))
 
-    # ── the products ──────────────────────────────────────────────────────────────────────────
+    # ── the products: in float32 where the factors are, in float64 otherwise ──────────────────
 
     def patient_product(self, features: Sequence[np.ndarray]) -> np.ndarray:
         """MTTKRP of the patient mode, O₍₁₎Π."""
-        (first_factor, second_factor), stride, tail = _in_vectors(features)
+        table, factors, stride, width = _in_vectors(features)
         out = np.empty((self.patients, features[0].shape[1]))
         in_chunks(
             self._chunks,
             lambda first, last: kernels.patient_rows(
-                self.body, COUNTS, first_factor, second_factor, stride, tail, self._scratch(stride),
+                self.body, table, *factors, stride, width, self._scratch(stride, table.dtype),
                 first, last, out,
             ),
         )  # fmt: skip
@@ -191,65 +199,89 @@ class PatientBlocks:
         guess: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The patient factor that fits best, and the MTTKRP of the first feature mode: one pass."""
-        (first_factor, second_factor), stride, tail = _in_vectors(features)
+        table, factors, stride, width = _in_vectors(features)
         rank = len(gram)
         patients = np.ones((self.patients, rank))  # as a guess: every component takes part
         if guess is not None:
             patients[:] = guess
-        (wide_gram, inverse), *_ = _in_vectors([gram, cho_solve(cho_factor(gram), np.eye(rank))])
+        inverse = cho_solve(cho_factor(gram), np.eye(rank))
+        wide = [_filled(matrix, stride, np.float64) for matrix in (gram, inverse)]
         gram = np.ascontiguousarray(gram)
+        refine = bool(np.linalg.cond(gram) > WELL_CONDITIONED)
 
         def work(first: int, last: int, part: np.ndarray) -> None:
             kernels.solve_and_add(
-                self.body, COUNTS, first_factor, second_factor, stride, tail, self._scratch(stride),
-                gram, wide_gram, inverse, nonnegative, first, last, patients, part,
+                self.body, table, *factors, stride, width, self._scratch(stride, table.dtype),
+                gram, *wide, refine, nonnegative, first, last, patients, part,
             )  # fmt: skip
 
-        total = self._sum_over_chunks(self.sizes[0], stride, work)
+        total = self._sum_over_chunks(self.sizes[0], stride, work, table.dtype)
         return patients, np.ascontiguousarray(total[:, :rank])
 
     def feature_product(
         self, features: Sequence[np.ndarray], patient_factor: np.ndarray, mode: int
     ) -> np.ndarray:
         """MTTKRP of a feature mode, O₍ₙ₎Π; mode 0 is the first feature mode."""
-        factors, stride, tail = _in_vectors(features)
+        table, factors, stride, width = _in_vectors(features)
         patients = np.ascontiguousarray(patient_factor, dtype=np.float64)
         kernel = (kernels.add_rows, kernels.add_columns)[mode]
 
         def work(first: int, last: int, part: np.ndarray) -> None:
             kernel(
-                self.body, COUNTS, factors[1 - mode], patients, stride, tail, self._scratch(stride),
-                first, last, part,
+                self.body, table, *factors, patients, stride, width,
+                self._scratch(stride, table.dtype), first, last, part,
             )  # fmt: skip
 
-        total = self._sum_over_chunks(self.sizes[mode], stride, work)
+        total = self._sum_over_chunks(self.sizes[mode], stride, work, table.dtype)
         return np.ascontiguousarray(total[:, : patients.shape[1]])
 
     def at_cells(
         self, features: Sequence[np.ndarray], patient_factor: np.ndarray
     ) -> tuple[float, float]:
         """Σ (model − count)² and Σ model · count over the cells that hold a count."""
-        (first_factor, second_factor), stride, _ = _in_vectors(features)
+        exact = [np.asarray(factor, dtype=np.float64) for factor in features]
+        _, factors, stride, _ = _in_vectors(exact)
         patients = np.ascontiguousarray(patient_factor, dtype=np.float64)
 
         def work(first: int, last: int, part: np.ndarray) -> None:
-            kernels.errors_at_cells(
-                self.body, (COUNTS, FILLED), first_factor, second_factor, patients, stride,
-                self._scratch(stride), first, last, part,
+            errors_at_cells(
+                self.body, *factors, patients, stride, self._scratch(stride),
+                first, last, part,
             )  # fmt: skip
 
         squared, inner = self._sum_over_chunks(1, 2, work)[0]
         return float(squared), float(inner)
 
 
-def _in_vectors(features: Sequence[np.ndarray]) -> tuple[list[np.ndarray], int, tuple[int, ...]]:
-    """Flat factors with rows filled to whole vectors, the length of a row, and the last width."""
-    rank = features[0].shape[1]
-    vectors = -(-rank // LANES)
-    stride = vectors * LANES
-    flat = []
-    for factor in features:
-        wide = np.zeros((len(factor), stride))
-        wide[:, :rank] = factor
-        flat.append(wide.reshape(-1))
-    return flat, stride, (0,) * ((vectors - 1) % WIDEST + 1)
+def _in_vectors(
+    features: Sequence[np.ndarray],
+) -> tuple[np.ndarray, list[np.ndarray], int, tuple[int, ...]]:
+    """The counts as numbers, flat factors, how long a row of theirs is, and how wide a strip.
+
+    The factors' own type decides how precise the products are. Rows are filled with zeros to a
+    whole number of strips: of one vector where that is all there is, else of the widest that waste
+    least.
+    """
+    dtype = np.dtype(np.float32 if features[0].dtype == np.float32 else np.float64)
+    lanes = BYTES // dtype.itemsize
+    vectors = -(-features[0].shape[1] // lanes)
+    strips = {width: -(-vectors // width) * width for width in range(min(vectors, 2), WIDEST + 1)}
+    width = min(strips, key=lambda width: (strips[width], -width))
+    stride = strips[width] * lanes
+    flat = [_filled(factor, stride, dtype) for factor in features]
+    return COUNTS.astype(dtype), flat, stride, (0,) * width
+
+
+def _filled(matrix: np.ndarray, stride: int, dtype: Any) -> np.ndarray:
+    """A matrix laid out flat, its rows filled with zeros to a whole number of vectors."""
+    flat = aligned(len(matrix) * stride, dtype)
+    flat[:] = 0.0
+    flat.reshape(len(matrix), stride)[:, : matrix.shape[1]] = matrix
+    return flat
+
+
+def aligned(size: int, dtype: Any) -> np.ndarray:
+    """Room for numbers that begins with a cache line, so that no vector straddles two."""
+    room = np.empty(size * np.dtype(dtype).itemsize + LINE, dtype=np.uint8)
+    begin = -room.ctypes.data % LINE
+    return room[begin : begin + size * np.dtype(dtype).itemsize].view(dtype)

@@ -16,7 +16,7 @@ from tripheno.tensor.block_building import blocks_of_windows, starts_of
 from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells
 from tripheno.tensor.threads import in_chunks, patient_chunks
-from tripheno.vocabulary.axis import Axis
+from tripheno.vocabulary.axis import Axis, encoded
 
 Stored = TypeVar("Stored", Cells, PatientBlocks)
 
@@ -137,10 +137,8 @@ def _whole(events: pa.Table, name: str, chosen: np.ndarray, rule: CountingRule) 
 
 def _stacked_positions(events: pa.Table, axes: Sequence[Axis]) -> np.ndarray:
     """Every event's row on the axes stacked one below the other, −1 for one that does not count."""
-    mode, code = (events[name].combine_chunks() for name in ("mode", "code"))
-    mode = mode if isinstance(mode, pa.DictionaryArray) else mode.dictionary_encode()
-    code = code if isinstance(code, pa.DictionaryArray) else code.dictionary_encode()
-    mode_names, codes = mode.dictionary.to_pylist(), code.dictionary.to_pylist()
+    mode, mode_names = encoded(events["mode"])
+    code, codes = encoded(events["code"])
     table = np.full((len(mode_names), len(codes)), -1, dtype=np.int64)
     offset = 0
     for axis in axes:
@@ -148,7 +146,7 @@ def _stacked_positions(events: pa.Table, axes: Sequence[Axis]) -> np.ndarray:
             positions = axis.positions(codes)
             table[mode_names.index(axis.mode)] = np.where(positions < 0, -1, positions + offset)
         offset += axis.size
-    return np.asarray(table[np.asarray(mode.indices), np.asarray(code.indices)])
+    return np.asarray(table[mode, code])
 
 
 def _strides(sizes: np.ndarray) -> np.ndarray:

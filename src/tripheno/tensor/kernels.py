@@ -1,9 +1,11 @@
 """Loops only. The meaning stands in the function beside each call; the plain twin in `reference`.
 
 Storage the loops walk over: patients in order, a patient's cells between ``starts[i]`` and
-``starts[i + 1]``; ``indices[cell, n]`` is the position in feature mode n, ``values[cell]`` the
-count. All feature factors are stacked into one array; ``offsets[n]`` is mode n's first row.
-Every loop works on patients ``first ≤ i < last`` and releases the GIL, so chunks run in threads.
+``starts[i + 1]``, sorted; ``indices[cell, n]`` is the position in feature mode n, ``values[cell]``
+the count. Cells that differ in the last mode only are a *fibre*: what its other modes have in
+common is multiplied once. All feature factors are stacked into one array; ``offsets[n]`` is mode
+n's first row. Every loop works on patients ``first ≤ i < last`` and releases the GIL, so chunks
+run in threads.
 """
 
 from __future__ import annotations
@@ -16,28 +18,61 @@ from numba import njit
 # For loops that allocate nothing, so that their arrays need no counting of who holds them: two
 # threads that count the same arrays for every patient would wait for each other.
 bare_loop: Any = njit(nogil=True, cache=True, _nrt=False)  # type: ignore[call-overload]
+# For the steps inside such loops: a call that hands over all arrays of a body costs more than the
+# work on a patient with few events.
+inner_step: Any = njit(nogil=True, cache=True, _nrt=False, forceinline=True)  # type: ignore[call-overload]
+
+
+@inner_step
+def _fibre_end(indices, cell, end):  # type: ignore[no-untyped-def]
+    """Where the run of cells ends that differ in the last mode only."""
+    last = indices.shape[1] - 1
+    after = cell + 1
+    while after < end:
+        for n in range(last):
+            if indices[after, n] != indices[cell, n]:
+                return after
+        after += 1
+    return after
+
+
+@inner_step
+def _multiply_others(indices, cell, stacked, offsets, target, product):  # type: ignore[no-untyped-def]
+    """Multiply ``product`` by the factors of a fibre's modes: all but the last and the target."""
+    for n in range(indices.shape[1] - 1):
+        if n != target:
+            row = offsets[n] + indices[cell, n]
+            for r in range(product.shape[0]):
+                product[r] *= stacked[row, r]
+
+
+@inner_step
+def _sum_fibre(indices, values, stacked, offsets, cell, end, total):  # type: ignore[no-untyped-def]
+    """Total = Σ over a fibre of count · the last mode's factor."""
+    last = indices.shape[1] - 1
+    for r in range(total.shape[0]):
+        total[r] = 0.0
+    for c in range(cell, end):
+        count = np.float64(values[c])
+        row = offsets[last] + indices[c, last]
+        for r in range(total.shape[0]):
+            total[r] += count * stacked[row, r]
 
 
 @njit(nogil=True, cache=True)
 def mttkrp_patients(starts, indices, values, stacked, offsets, first, last, out):  # type: ignore[no-untyped-def]
     """Σ over a patient's cells of count · Π_n factor_n[index], into ``out[i]``."""
-    rank = stacked.shape[1]
-    modes = indices.shape[1]
-    product = np.empty(rank)
+    total = np.empty(stacked.shape[1])
     for i in range(first, last):
-        for r in range(rank):
-            out[i, r] = 0.0
-        for cell in range(starts[i], starts[i + 1]):
-            count = np.float64(values[cell])
-            row = offsets[0] + indices[cell, 0]
-            for r in range(rank):
-                product[r] = count * stacked[row, r]
-            for n in range(1, modes):
-                row = offsets[n] + indices[cell, n]
-                for r in range(rank):
-                    product[r] *= stacked[row, r]
-            for r in range(rank):
-                out[i, r] += product[r]
+        out[i, :] = 0.0
+        cell = starts[i]
+        while cell < starts[i + 1]:
+            end = _fibre_end(indices, cell, starts[i + 1])
+            _sum_fibre(indices, values, stacked, offsets, cell, end, total)
+            _multiply_others(indices, cell, stacked, offsets, -1, total)
+            for r in range(total.shape[0]):
+                out[i, r] += total[r]
+            cell = end
 
 
 @njit(nogil=True, cache=True)
@@ -45,22 +80,26 @@ def mttkrp_feature(  # type: ignore[no-untyped-def]
     starts, indices, values, stacked, offsets, patient_factor, target, first, last, out
 ):
     """Σ over cells of count · patient row · Π of the other factors, into the target mode's row."""
-    rank = stacked.shape[1]
-    modes = indices.shape[1]
-    product = np.empty(rank)
+    last_mode = indices.shape[1] - 1
+    total = np.empty(stacked.shape[1])
     for i in range(first, last):
-        for cell in range(starts[i], starts[i + 1]):
-            count = np.float64(values[cell])
-            for r in range(rank):
-                product[r] = count * patient_factor[i, r]
-            for n in range(modes):
-                if n != target:
-                    row = offsets[n] + indices[cell, n]
-                    for r in range(rank):
-                        product[r] *= stacked[row, r]
-            row = indices[cell, target]
-            for r in range(rank):
-                out[row, r] += product[r]
+        cell = starts[i]
+        while cell < starts[i + 1]:
+            end = _fibre_end(indices, cell, starts[i + 1])
+            if target == last_mode:
+                total[:] = patient_factor[i]
+                _multiply_others(indices, cell, stacked, offsets, -1, total)
+                for c in range(cell, end):
+                    row, count = indices[c, last_mode], np.float64(values[c])
+                    for r in range(total.shape[0]):
+                        out[row, r] += count * total[r]
+            else:
+                _sum_fibre(indices, values, stacked, offsets, cell, end, total)
+                _multiply_others(indices, cell, stacked, offsets, target, total)
+                row = indices[cell, target]
+                for r in range(total.shape[0]):
+                    out[row, r] += patient_factor[i, r] * total[r]
+            cell = end
 
 
 @njit(nogil=True, cache=True)
@@ -68,21 +107,24 @@ def model_at_cells(  # type: ignore[no-untyped-def]
     starts, indices, values, stacked, offsets, patient_factor, first, last, out
 ):
     """``out`` = (Σ (model − count)², Σ model · count) over the stored cells."""
-    rank = stacked.shape[1]
-    modes = indices.shape[1]
-    squared = 0.0
-    inner = 0.0
+    last_mode = indices.shape[1] - 1
+    weights = np.empty(stacked.shape[1])
+    squared = inner = 0.0
     for i in range(first, last):
-        for cell in range(starts[i], starts[i + 1]):
-            model = 0.0
-            for r in range(rank):
-                product = patient_factor[i, r]
-                for n in range(modes):
-                    product *= stacked[offsets[n] + indices[cell, n], r]
-                model += product
-            count = np.float64(values[cell])
-            squared += (model - count) ** 2
-            inner += model * count
+        cell = starts[i]
+        while cell < starts[i + 1]:
+            end = _fibre_end(indices, cell, starts[i + 1])
+            weights[:] = patient_factor[i]
+            _multiply_others(indices, cell, stacked, offsets, -1, weights)
+            for c in range(cell, end):
+                row = offsets[last_mode] + indices[c, last_mode]
+                model = 0.0
+                for r in range(weights.shape[0]):
+                    model += weights[r] * stacked[row, r]
+                count = np.float64(values[c])
+                squared += (model - count) ** 2
+                inner += model * count
+            cell = end
     out[0] = squared
     out[1] = inner
 
@@ -95,28 +137,28 @@ def _solve_passive(gram, rhs, passive, size, triangle, solution):  # type: ignor
             total = gram[passive[a], passive[b]]
             for c in range(b):
                 total -= triangle[a, c] * triangle[b, c]
-            if a == b:
-                triangle[a, a] = np.sqrt(total) if total > 0.0 else 1e-150
+            if a == b:  # the diagonal is kept as its reciprocal: divisions are slow
+                triangle[a, a] = 1.0 / np.sqrt(total) if total > 0.0 else 1e150
             else:
-                triangle[a, b] = total / triangle[b, b]
+                triangle[a, b] = total * triangle[b, b]
     for a in range(size):
         total = rhs[passive[a]]
         for c in range(a):
             total -= triangle[a, c] * solution[c]
-        solution[a] = total / triangle[a, a]
+        solution[a] = total * triangle[a, a]
     for a in range(size - 1, -1, -1):
         total = solution[a]
         for c in range(a + 1, size):
             total -= triangle[c, a] * solution[c]
-        solution[a] = total / triangle[a, a]
+        solution[a] = total * triangle[a, a]
 
 
 @bare_loop
-def nonnegative_row(b, gram, x, triangle, passive, solution, inside):  # type: ignore[no-untyped-def]
+def nonnegative_row(b, gram, x, triangle, passive, solution, slopes, inside):  # type: ignore[no-untyped-def]
     """X = argmin_{x≥0} xᵀGx − 2xᵀb, by active sets (Lawson–Hanson on the Gram).
 
     The positive entries that ``x`` holds on entry are the first guess of the passive set: they
-    change the speed, not the answer. The last four arguments are scratch.
+    change the speed, not the answer. The last five arguments are scratch.
     """
     rank = gram.shape[0]
     largest = 0.0
@@ -144,16 +186,18 @@ def nonnegative_row(b, gram, x, triangle, passive, solution, inside):  # type: i
         x[passive[a]] = solution[a]
     # Lawson–Hanson: let in the steepest coordinate, walk to the new solution, drop what blocks.
     for _ in range(10 * rank):
+        for r in range(rank):
+            slopes[r] = b[r]
+        for c in range(rank):
+            if inside[c]:
+                for r in range(rank):  # G is symmetric: its rows serve as its columns
+                    slopes[r] -= gram[c, r] * x[c]
         steepest = 1e-13 * largest
         chosen = -1
         for r in range(rank):
-            if not inside[r]:
-                slope = b[r]
-                for c in range(rank):
-                    slope -= gram[r, c] * x[c]
-                if slope > steepest:
-                    steepest = slope
-                    chosen = r
+            if not inside[r] and slopes[r] > steepest:
+                steepest = slopes[r]
+                chosen = r
         if chosen < 0:
             break
         inside[chosen] = True
@@ -190,6 +234,7 @@ def nonnegative_rows(rhs, gram, first, last, out):  # type: ignore[no-untyped-de
     triangle = np.empty((rank, rank))
     passive = np.empty(rank, np.int64)
     solution = np.empty(rank)
+    slopes = np.empty(rank)
     inside = np.zeros(rank, np.bool_)
     for i in range(first, last):
-        nonnegative_row(rhs[i], gram, out[i], triangle, passive, solution, inside)
+        nonnegative_row(rhs[i], gram, out[i], triangle, passive, solution, slopes, inside)

@@ -1,8 +1,9 @@
 """Machine vectors for the kernels: the few words numba lacks to keep a small product in registers.
 
-A *vector* is four float64, one register. A *tile* is four rows of one, two or three vectors, so
-that a pass over a panel of four codes keeps all its sums in registers; a *width* is a tuple as long
-as a row has vectors. Arrays are flat. Each word becomes a few instructions; none checks bounds.
+A *vector* is one register: four float64 or eight float32. A *strip* is one, two or three vectors
+side by side, a *tile* four such strips, so that a pass over a panel of four codes keeps all its
+sums in registers; a *width* is a tuple as long as a strip has vectors. Arrays are flat. Each word
+becomes a few instructions; none checks bounds.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from numba.extending import intrinsic, models, register_model
 word: Any = intrinsic  # to a type checker its arguments are those of the caller, not of the maker
 
 BYTES = 32  # of a register that every 64-bit machine of the last ten years can multiply
-LANES = 4  # float64 in a register
 ROWS = 4  # of a tile: 4 rows × 3 vectors + 3 operands + 1 spread count fill 16 registers
-WIDEST = 3  # vectors in a row of a tile
+WIDEST = 3  # vectors in a strip
 
 
 class Vector(types.Type):
@@ -153,21 +153,172 @@ def lane_sum(typing: Any, vector: Any) -> Any:
 
 
 @word
-def look_up(typing: Any, table: Any, data: Any, at: Any) -> Any:
-    """table[byte] for four bytes in a row, as one vector."""
+def four_counts(typing: Any, data: Any, at: Any) -> Any:
+    """Four bytes in a row as one vector of float64."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table_, data_, at_ = arguments
-        numbers = context.make_array(signature.args[0])(context, builder, table_).data
-        raw = context.make_array(signature.args[1])(context, builder, data_).data
-        vector = ir.Constant(context.get_value_type(signature.return_type), ir.Undefined)
-        for row in range(ROWS):
-            byte = builder.load(builder.gep(raw, [_step(builder, at_, row)]))
-            number = builder.load(builder.gep(numbers, [builder.zext(byte, at_.type)]))
-            vector = builder.insert_element(vector, number, ir.Constant(ir.IntType(32), row))
-        return vector
+        data_, at_ = arguments
+        raw = context.make_array(signature.args[0])(context, builder, data_).data
+        four = ir.VectorType(ir.IntType(8), ROWS).as_pointer()
+        numbers = builder.load(builder.bitcast(builder.gep(raw, [at_]), four), align=1)
+        return builder.uitofp(numbers, context.get_value_type(signature.return_type))
 
-    return Vector(table.dtype)(table, data, at), code
+    return Vector(types.float64)(data, at), code
+
+
+@word
+def where_positive(typing: Any, condition: Any, vector: Any) -> Any:
+    """The lanes of a vector in which another one is positive, zero elsewhere."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        condition_, vector_ = arguments
+        zero = ir.Constant(vector_.type, None)
+        return builder.select(builder.fcmp_ordered(">", condition_, zero), vector_, zero)
+
+    return vector(condition, vector), code
+
+
+# ── strips ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _strip_places(context: Any, builder: Any, kind: Any, array: Any, at: Any, n: int) -> list[Any]:
+    lanes = Vector(kind.dtype).lanes
+    return [
+        _pointer(context, builder, kind, array, _step(builder, at, v * lanes)) for v in range(n)
+    ]
+
+
+def _strip_at(context: Any, builder: Any, kind: Any, array: Any, at: Any, n: int) -> list[Any]:
+    places = _strip_places(context, builder, kind, array, at, n)
+    return [_load(builder, kind, place) for place in places]
+
+
+@word
+def empty_strip(typing: Any, like: Any, width: Any) -> Any:
+    """Zeros, for numbers like those of an array."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del arguments
+        strip = signature.return_type
+        zero = ir.Constant(context.get_value_type(strip.dtype), None)
+        return context.make_tuple(builder, strip, [zero] * strip.count)
+
+    return types.UniTuple(Vector(like.dtype), len(width))(like, width), code
+
+
+@word
+def load_strip(typing: Any, rows: Any, at: Any, width: Any) -> Any:
+    """The strip rows[at:]."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        rows_, at_, _ = arguments
+        strip, kind = signature.return_type, signature.args[0]
+        vectors = _strip_at(context, builder, kind, rows_, at_, strip.count)
+        return context.make_tuple(builder, strip, vectors)
+
+    return types.UniTuple(Vector(rows.dtype), len(width))(rows, at, width), code
+
+
+@word
+def store_strip(typing: Any, strip: Any, out: Any, at: Any) -> Any:
+    """out[at:] = strip."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors, out_, at_ = arguments
+        kind = signature.args[1]
+        places = _strip_places(context, builder, kind, out_, at_, signature.args[0].count)
+        for vector, place in zip(cgutils.unpack_tuple(builder, vectors), places, strict=True):
+            _store(builder, kind, vector, place)
+        return context.get_dummy_value()
+
+    return types.void(strip, out, at), code
+
+
+@word
+def add_strip(typing: Any, strip: Any, rows: Any, at: Any) -> Any:
+    """Strip + rows[at:]."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors, rows_, at_ = arguments
+        kind, count = signature.args[1], signature.args[0].count
+        more = _strip_at(context, builder, kind, rows_, at_, count)
+        pairs = zip(cgutils.unpack_tuple(builder, vectors), more, strict=True)
+        total = [builder.fadd(one, other) for one, other in pairs]
+        return context.make_tuple(builder, signature.return_type, total)
+
+    return strip(strip, rows, at), code
+
+
+@word
+def multiply_add(typing: Any, strip: Any, a: Any, b: Any) -> Any:
+    """Strip + a ∘ b."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        parts = [cgutils.unpack_tuple(builder, part) for part in arguments]
+        total = [_fma(builder, x, y, z) for z, x, y in zip(*parts, strict=True)]
+        return context.make_tuple(builder, signature.return_type, total)
+
+    return strip(strip, a, b), code
+
+
+@word
+def sum_of_strips(typing: Any, strip: Any, other: Any) -> Any:
+    """Strip + other."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        one, more = (cgutils.unpack_tuple(builder, part) for part in arguments)
+        total = [builder.fadd(x, y) for x, y in zip(one, more, strict=True)]
+        return context.make_tuple(builder, signature.return_type, total)
+
+    return strip(strip, other), code
+
+
+@word
+def multiplied(typing: Any, strip: Any, by: Any) -> Any:
+    """Strip ∘ by."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        one, other = (cgutils.unpack_tuple(builder, part) for part in arguments)
+        product = [builder.fmul(x, y) for x, y in zip(one, other, strict=True)]
+        return context.make_tuple(builder, signature.return_type, product)
+
+    return strip(strip, by), code
+
+
+@word
+def add_weighted(typing: Any, strip: Any, weight: Any, rows: Any, at: Any) -> Any:
+    """Strip + weight · rows[at:]."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors, weight_, rows_, at_ = arguments
+        strip_, number, kind = signature.args[0], signature.args[1], signature.args[2]
+        weight_ = context.cast(builder, weight_, number, kind.dtype)
+        weights = _spread(builder, weight_, context.get_value_type(strip_.dtype))
+        more = _strip_at(context, builder, kind, rows_, at_, strip_.count)
+        pairs = zip(cgutils.unpack_tuple(builder, vectors), more, strict=True)
+        total = [_fma(builder, weights, row, old) for old, row in pairs]
+        return context.make_tuple(builder, signature.return_type, total)
+
+    return strip(strip, weight, rows, at), code
+
+
+@word
+def add_into(typing: Any, out: Any, at: Any, strip: Any) -> Any:
+    """out[at:] += strip."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        out_, at_, vectors = arguments
+        kind = signature.args[0]
+        places = _strip_places(context, builder, kind, out_, at_, signature.args[2].count)
+        for vector, place in zip(cgutils.unpack_tuple(builder, vectors), places, strict=True):
+            _store(builder, kind, builder.fadd(_load(builder, kind, place), vector), place)
+        return context.get_dummy_value()
+
+    return types.void(out, at, strip), code
+
+
+# ── tiles ─────────────────────────────────────────────────────────────────────────────────────
 
 
 @word

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tripheno.errors import BadShape
 
@@ -48,15 +47,35 @@ class Axis:
         return np.array([place.get(code, -1) for code in codes], dtype=np.int64)
 
 
+def encoded(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+    """A column of text as numbers (−1 for a gap) and the words they stand for."""
+    words = column.combine_chunks()
+    words = words if isinstance(words, pa.DictionaryArray) else words.dictionary_encode()
+    numbers = words.indices.fill_null(-1) if words.null_count else words.indices
+    return np.asarray(numbers), words.dictionary.to_pylist()
+
+
 def axis_of_events(events: pa.Table, mode: str) -> Axis:
-    """The axis of the codes that one event table has in a mode, sorted by code."""
-    rows = events.filter(pc.equal(events["mode"], mode))
-    columns = {name: rows[name].cast(pa.string()) for name in ("code", "label")}
-    pairs = pa.table(columns).group_by("code").aggregate([("label", "max")])
-    named = zip(pairs["code"].to_pylist(), pairs["label_max"].to_pylist(), strict=True)
-    labels = {code: label for code, label in named if label is not None}
-    codes = tuple(sorted(pairs["code"].to_pylist()))
-    return Axis(mode, len(codes), codes, labels)
+    """The axis of the codes that one event table has in a mode, sorted by code.
+
+    A code with several labels gets the last of them in the alphabet.
+    """
+    modes, mode_names = encoded(events["mode"])
+    chosen = modes == (mode_names.index(mode) if mode in mode_names else -2)
+    numbers, codes = encoded(events["code"])
+    named, labels = encoded(events["label"])
+    order = sorted(range(len(labels)), key=lambda n: labels[n])
+    place = np.empty(len(labels) + 1, dtype=np.int64)
+    place[order], place[-1] = np.arange(len(labels)), -1  # a gap, −1, finds the last place
+    best = np.full(len(codes), -2)
+    np.maximum.at(best, numbers[chosen], place[named[chosen]])
+    found = sorted(np.flatnonzero(best > -2), key=lambda n: codes[n])
+    return Axis(
+        mode,
+        len(found),
+        tuple(codes[n] for n in found),
+        {codes[n]: labels[order[best[n]]] for n in found if best[n] >= 0},
+    )
 
 
 def union(axes: Iterable[Axis]) -> Axis:

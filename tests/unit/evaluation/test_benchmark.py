@@ -8,19 +8,29 @@ import numpy as np
 import pytest
 
 from tripheno.evaluation import benchmark_peers as peers
-from tripheno.evaluation.benchmark import BenchmarkPlan, benchmark, interleaved
+from tripheno.evaluation.benchmark import (
+    DAYS,
+    VISITS,
+    BenchmarkPlan,
+    Case,
+    benchmark,
+    interleaved,
+)
+from tripheno.evaluation.benchmark_fits import Run
 from tripheno.evaluation.benchmark_table import write
 from tripheno.tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
 
+RUNS = (Run("central"), Run("central", precision="single"), Run("trip", 3))
 TINY = BenchmarkPlan(
-    (15_000_000,),
+    (
+        Case("t15", DAYS, 5.0, 15_000_000, runs=RUNS, ranks=(3,), coordinates=True, building=True),
+        Case("v15", VISITS, 1.35, 15_000_000),
+        Case("v200", VISITS, 1.35, 50_000_000, 2.0),
+    ),
     scale=0.002,
     repeats=1,
     iterations=2,
-    ranks=(3,),
-    hospitals=(2,),
-    with_pyttb=False,
 )
 
 
@@ -33,21 +43,39 @@ def found():
 
 
 def test_every_part_was_measured(found):
-    assert [tensor["windows"] for tensor in found["tensors"]] == ["day-like windows", "visits"]
-    for tensor in found["tensors"]:
+    tensor = found["tensors"]["t15"]
+    assert {"blocks", "events", "coordinates", "scipy fibre-CSR"} <= set(tensor["seconds"])
+    assert [run["method"] for run in tensor["fits"]] == ["central", "central", "trip"]
+    assert [run["sums"] for run in tensor["fits"]] == ["plain", "plain", "secure"]
+    assert all(run["iterations"] == 2 for run in tensor["fits"])
+    assert set(tensor["building"]) == {"tripheno", "DuckDB"}
+    for tensor in found["tensors"].values():
         assert all(took["wall"] > 0 for took in tensor["seconds"].values())
-        assert {"blocks", "events", "coordinates", "scipy fibre-CSR"} <= set(tensor["seconds"])
-        assert [run["method"] for run in tensor["fits"]] == ["central", "central", "exact", "trip"]
-        assert all(run["iterations"] == 2 for run in tensor["fits"])
         assert tensor["bytes_per_nonzero"]["blocks"] < 6
 
 
-def test_the_page_and_the_numbers_are_written(found, tmp_path):
+def test_single_precision_fits_as_well_to_six_digits(found):
+    double, single, _ = found["tensors"]["t15"]["fits"]
+    assert single["rmse"] == pytest.approx(double["rmse"], rel=1e-6)
+
+
+def test_a_gate_is_judged_where_its_figures_were_taken(found):
+    judged = {one["what"]: one for one in found["gates"]}
+    assert "growth of events, visits 15M to 200M" in judged
+    assert "events against blocks, visits 50M (times)" not in judged
+    memory = judged["bytes a nonzero, blocks, day windows 15M"]
+    assert memory["holds"]
+    assert memory["measured"] == found["tensors"]["t15"]["bytes_per_nonzero"]["blocks"]
+
+
+def test_the_page_the_picture_and_the_numbers_are_written(found, tmp_path):
     page = write(found, tmp_path / "new")
-    assert (tmp_path / "new" / "benchmarks.md").read_text("utf-8") == page
+    assert (tmp_path / "new" / "benchmarks.md").read_text("utf-8").startswith(page)
+    assert "scipy fibre-CSR" in (tmp_path / "new" / "benchmarks.svg").read_text("utf-8")
     again = json.loads((tmp_path / "new" / "benchmarks.json").read_text("utf-8"))
     assert again["rank"] == 10
     assert "| scipy fibre-CSR |" in page
+    assert "| demand | gate | goal | measured | |" in page
 
 
 def test_works_are_taken_in_turn():
