@@ -243,9 +243,9 @@ def _solve(gram, inverse, refine, b, rank, stride, rest, x):  # type: ignore[no-
 
 
 @bare_loop
-def patient_rows(
+def patient_rows(  # type: ignore[no-untyped-def]
     body, table, first_factor, second_factor, stride, width, scratch, first, last, out
-):  # type: ignore[no-untyped-def]
+):
     """out[i] = the patient mode's MTTKRP, Σ_m B[m] ∘ (X_i C)[m]."""
     for i in range(first, last):
         _row(body, i, table, first_factor, second_factor, stride, width, scratch)
