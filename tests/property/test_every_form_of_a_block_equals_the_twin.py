@@ -237,6 +237,7 @@ def test_one_two_and_four_threads_give_the_same_bits(visits, form, cap, monkeypa
     for workers in (1, 2, 4):
         with ThreadPoolExecutor(workers) as pool:
             monkeypatch.setattr(threads, "_pool", lambda pool=pool: pool)
+            monkeypatch.setattr(threads, "CELLS_PER_CHUNK", 5_000)
             tensor = kept_as(form, lambda: CountTensor.from_events(visits, rule=rule))
             assert form_of(tensor) == form
             assert len(tensor.cells._chunks) > 1

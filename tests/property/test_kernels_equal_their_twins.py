@@ -225,6 +225,7 @@ def test_nearly_singular_rows_meet_the_conditions_of_a_minimum(rank, seed, twins
 
 @pytest.fixture(scope="module")
 def hospital():
+    """A hospital large enough to be shared among threads, once chunks are small."""
     rng = np.random.default_rng(5)
     shape = (700, 40, 30)
     indices = np.column_stack([rng.integers(0, size, 100_000) for size in shape])
@@ -248,6 +249,7 @@ def all_answers(tensor, features, patients):
 
 def test_one_thread_and_four_give_the_same_bits(hospital, monkeypatch):
     tensor, features, patients = hospital
+    monkeypatch.setattr(threads, "CELLS_PER_CHUNK", 5_000)
     assert len(threads.patient_chunks(tensor.cells.starts)) > 1
     answers = {}
     for workers in (1, 4):

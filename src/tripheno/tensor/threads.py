@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-CELLS_PER_CHUNK = 20_000
+CELLS_PER_CHUNK = 100_000  # below that, a chunk's own sums cost as much as its cells
 MOST_CHUNKS = 16
 
 Result = TypeVar("Result")
