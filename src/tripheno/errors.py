@@ -123,6 +123,18 @@ class MissingExtra(SettingsError):
     code = "TRIP-E232"
 
 
+class BadProtocol(SettingsError):
+    """The shared settings of a study (`federation.toml`) cannot be used. All faults are listed."""
+
+    code = "TRIP-E241"
+
+
+class BadKeyFile(SettingsError):
+    """A key file is missing, is no Ed25519 key in PEM, or can be read by others on this machine."""
+
+    code = "TRIP-E242"
+
+
 # ── exit 3: data ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -306,6 +318,26 @@ class InsecureRefused(PolicyError):
     """
 
     code = "TRIP-E405"
+
+
+class ThresholdTooLow(PolicyError):
+    """The study's threshold for small cells is lower than this hospital allows.
+
+    People behind a code are counted over the whole network, so one hospital cannot raise the
+    threshold for itself alone. Ask the coordinator to raise it for all.
+    """
+
+    code = "TRIP-E411"
+
+
+class UnknownMember(PolicyError):
+    """A hospital is not one of those that the study's members agreed on, or shows another key.
+
+    The fingerprints in `federation.toml` are compared out of band: ask the hospital to read its own
+    to you before you change one.
+    """
+
+    code = "TRIP-E412"
 
 
 # ── exit 5: network and messages ──────────────────────────────────────────────────────────────

@@ -1,0 +1,1 @@
+"""What hospitals agreed on (`federation.toml`), and what each keeps to itself (`site.toml`)."""

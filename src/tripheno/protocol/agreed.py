@@ -1,0 +1,259 @@
+"""`federation.toml`: the protocol that every hospital of a study agreed on, and its hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from tripheno.errors import BadProtocol, SettingsError, UnknownMember
+from tripheno.exchange.keys import Roster, fingerprint_of
+from tripheno.exchange.simulated import FEWEST
+from tripheno.protocol.settings_file import (
+    Layer,
+    SettingsFile,
+    fingerprint_text,
+    number,
+    one_of,
+    text,
+    texts,
+    truth,
+    whole,
+)
+from tripheno.provenance import fingerprint
+from tripheno.records.events import CountingRule
+from tripheno.solver.settings import CONSTRAINTS, METHODS, VARIANTS, SolverSettings
+from tripheno.vocabulary.aligners import AlignKind
+
+FORMAT = 1  # of what is hashed
+ALIGNMENTS: tuple[str, ...] = get_args(AlignKind)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A hospital that takes part, and the fingerprint of its long-term Ed25519 key."""
+
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class CodeList:
+    """A public list of a mode's codes, for the alignment `vocabulary`."""
+
+    mode: str
+    file: str
+    codes: tuple[str, ...]
+
+    @property
+    def sha256(self) -> str:
+        """One hash of the codes in their order."""
+        return hashlib.sha256("\n".join(self.codes).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """How many people at least stand behind a code, and behind a hospital."""
+
+    min_cell_count: int = 11
+    min_site_patients: int = 100
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """How much may leave one hospital in one run."""
+
+    max_rounds: int = 5_000
+    max_megabytes: int = 2_000  # of 2²⁰ bytes
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Where the coordinator is reached and how long it waits: no part of the agreement's hash."""
+
+    address: str = ""  # host:port
+    round_seconds: int = 600  # a hospital that needs longer than this is late
+    checkpoint_every: int = 10  # iterations
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What a study does, spelt out. Two hospitals with the same hash agreed on the same study."""
+
+    study: str
+    rule: CountingRule
+    solver: SolverSettings
+    alignment: AlignKind = "tokens"
+    lists: tuple[CodeList, ...] = ()
+    thresholds: Thresholds = Thresholds()
+    budgets: Budgets = Budgets()
+    members: tuple[Member, ...] = ()
+    coordinator: str = ""  # fingerprint of the key that countersigns audit heads
+    allow_two: bool = False
+    test: bool = False  # keys and shuffles follow the seed: for rehearsals on synthetic data
+    operation: Operation = Operation()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The members, in the order that is frozen for the run."""
+        return tuple(member.name for member in self.members)
+
+    def roster(self, run: str, publics: Mapping[str, bytes]) -> Roster:
+        """The members of one run with the public keys they show, if those are the agreed ones."""
+        for member in self.members:
+            if fingerprint_of(publics.get(member.name, b"")) != member.fingerprint:
+                raise UnknownMember("shows no key, or not the one agreed on", where=member.name)
+        strangers = sorted(set(publics) - set(self.names))
+        if strangers:
+            raise UnknownMember(f"{len(strangers)} key(s) of hospitals that are no members")
+        return Roster(run, tuple((name, publics[name]) for name in self.names))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was agreed on, as plain values. Where the coordinator stands is left out."""
+        lists = [{"mode": one.mode, "sha256": one.sha256} for one in self.lists]
+        return {
+            "format": FORMAT,
+            "study": self.study,
+            "rule": {**asdict(self.rule), "modes": list(self.rule.modes)},
+            "solver": self.solver.to_dict(),
+            "alignment": self.alignment,
+            "lists": sorted(lists, key=lambda one: one["mode"]),
+            "thresholds": asdict(self.thresholds),
+            "budgets": asdict(self.budgets),
+            "members": [asdict(member) for member in self.members],
+            "coordinator": self.coordinator,
+            "allow_two": self.allow_two,
+            "test": self.test,
+        }
+
+
+def protocol_hash(protocol: Protocol) -> str:
+    """One hash of everything agreed on; comments, order of keys and spelling do not matter."""
+    return fingerprint(protocol.to_dict())
+
+
+def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:
+    """The protocol in a `federation.toml`, or every fault in it at once."""
+    file = SettingsFile(path, BadProtocol, layers)
+    rule, solver = _rule(file), _solver(file)
+    alignment: AlignKind = file.take("alignment.mode", one_of(ALIGNMENTS), "tokens")
+    protocol = Protocol(
+        study=file.need("study.name", text, ""),
+        rule=rule,
+        solver=solver,
+        alignment=alignment,
+        lists=_lists(file, rule, alignment),
+        thresholds=Thresholds(
+            file.take("thresholds.min_cell_count", whole(1), Thresholds.min_cell_count),
+            file.take("thresholds.min_site_patients", whole(1), Thresholds.min_site_patients),
+        ),
+        budgets=Budgets(
+            file.take("budgets.max_rounds", whole(1), Budgets.max_rounds),
+            file.take("budgets.max_megabytes", whole(1), Budgets.max_megabytes),
+        ),
+        members=_members(file),
+        coordinator=file.take("coordinator.fingerprint", fingerprint_text, ""),
+        allow_two=file.take("study.allow_two", truth, False),
+        test=file.take("study.test", truth, False),
+        operation=Operation(
+            file.take("coordinator.address", text, ""),
+            file.take("coordinator.round_seconds", whole(1), Operation.round_seconds),
+            file.take("coordinator.checkpoint_every", whole(1), Operation.checkpoint_every),
+        ),
+    )
+    _check_whole(file, protocol)
+    file.finish()
+    return protocol
+
+
+def _rule(file: SettingsFile) -> CountingRule:
+    modes = file.take("data.modes", texts, CountingRule.modes)
+    window = file.take("data.window", text, CountingRule.window)
+    cap = file.take("data.cap", whole(1), 0) or None
+    try:
+        return CountingRule(modes, window, cap)
+    except SettingsError as fault:
+        file.fault("data", fault.what)
+        return CountingRule()
+
+
+def _solver(file: SettingsFile) -> SolverSettings:
+    """[model] and [penalties]; what the file does not name has the solver's own default."""
+    default = SolverSettings()
+    given: dict[str, Any] = {
+        "n_components": file.take("model.rank", whole(1), default.n_components),
+        "method": file.take("model.method", one_of(METHODS), default.method),
+        "variant": file.take("model.variant", one_of(VARIANTS), default.variant),
+        "constraint": file.take("model.constraint", one_of(CONSTRAINTS), default.constraint),
+        "tol": file.take("model.tol", number(positive=True), default.tol),
+        "bias": file.take("model.bias", truth, default.bias),
+    }
+    for name, least in (("seed", 0), ("max_iter", 1), ("restarts", 1)):
+        given[name] = file.take(f"model.{name}", whole(least), getattr(default, name))
+    for name in ("distinctness", "relative_distinctness", "sparsity"):
+        check = number(positive=False)
+        given[name] = file.take(f"penalties.{name}", check, getattr(default, name))
+    for name in ("consensus_penalty", "split_penalty"):
+        given[name] = file.take(f"penalties.{name}", number(positive=True), 0.0) or None
+    scale = file.take("penalties.penalty_scale", number(positive=True), default.penalty_scale)
+    try:
+        return SolverSettings(**given, penalty_scale=scale)
+    except SettingsError as fault:
+        file.fault("model", fault.what)
+        return default
+
+
+def _lists(file: SettingsFile, rule: CountingRule, alignment: str) -> tuple[CodeList, ...]:
+    """[alignment.lists]: mode → a file beside this one, one code a line."""
+    named = file.below("alignment.lists", text)
+    found = []
+    for mode, name in named.items():
+        path = f"alignment.lists.{mode}"
+        source = file.folder / name
+        if mode not in rule.modes:
+            file.fault(path, f"{path}: the study has no such mode")
+        elif not source.is_file():
+            file.fault(path, f"{path}: no file {name} beside {file.name}")
+        else:
+            lines = source.read_text(encoding="utf-8").splitlines()
+            codes = tuple(line.strip() for line in lines if line.strip())
+            if len(set(codes)) != len(codes) or not codes:
+                file.fault(path, f"{path}: the list is empty, or a code stands twice")
+            found.append(CodeList(mode, name, codes))
+    if alignment == "vocabulary":
+        for mode in rule.modes:
+            if mode not in named:
+                file.fault("alignment", f"alignment.lists.{mode} is missing")
+    return tuple(found)
+
+
+def _members(file: SettingsFile) -> tuple[Member, ...]:
+    members = tuple(
+        Member(
+            file.need(f"members[{k}].name", text, f"member {k + 1}"),
+            file.need(f"members[{k}].fingerprint", fingerprint_text, f"{k:064x}"),
+        )
+        for k in range(file.count("members"))
+    )
+    for name in ("name", "fingerprint"):
+        values = [getattr(member, name) for member in members]
+        for k, value in enumerate(values):
+            if value in values[:k]:
+                file.fault(f"members[{k}].{name}", f"two members have this {name}")
+    return members
+
+
+def _check_whole(file: SettingsFile, protocol: Protocol) -> None:
+    """What one value says about another."""
+    two = protocol.allow_two
+    if protocol.members and len(protocol.members) < (2 if two else FEWEST):
+        why = "with two, each sees the other's contribution; accept that with study.allow_two"
+        file.fault("members", f"{len(protocol.members)} member(s): three are needed ({why})")
+    if protocol.solver.method == "central":
+        file.fault("model.method", "model.method central pools patients and is no federation")
+    if protocol.alignment == "polynomial" and not protocol.test:
+        file.fault(
+            "alignment.mode", "alignment.mode polynomial shows code lists: only with study.test"
+        )

@@ -1,0 +1,71 @@
+"""`site.toml`: what one hospital decides for itself and shows to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tripheno.errors import BadSiteSettings, ThresholdTooLow
+from tripheno.protocol.agreed import Protocol, Thresholds
+from tripheno.protocol.settings_file import Layer, SettingsFile, fingerprint_text, text, whole
+from tripheno.records.mapping import read_mapping
+
+
+@dataclass(frozen=True)
+class Site:
+    """One hospital's own settings. Paths are absolute."""
+
+    name: str
+    events: Path  # the folder that `ingest` wrote
+    min_cell_count: int | None = None  # None: as the study says
+    min_site_patients: int | None = None
+    identity: Path = Path("keys/hospital.key")  # Ed25519, private, PEM
+    officer: str = ""  # fingerprint of the key whose approvals count here
+    approval: Path = Path("approved")  # manifest and approval
+    state: Path = Path("state")  # checkpoints and the audit log
+
+    def thresholds(self, protocol: Protocol) -> Thresholds:
+        """The thresholds that hold here: the stricter one of a cell, its own for its patients.
+
+        A code's people are counted over the network, so a hospital cannot raise that threshold by
+        itself: it stays away from a study whose threshold is too low for it.
+        """
+        agreed = protocol.thresholds
+        cell = self.min_cell_count
+        if cell is not None and cell > agreed.min_cell_count:
+            raise ThresholdTooLow(
+                f"the study keeps codes of {agreed.min_cell_count} people, this hospital wants "
+                f"{cell}",
+                where="thresholds.min_cell_count",
+                fix="ask the coordinator to raise it in federation.toml, or lower it in site.toml",
+            )
+        return Thresholds(agreed.min_cell_count, self.min_site_patients or agreed.min_site_patients)
+
+
+def read_site(path: Path, layers: Sequence[Layer] = ()) -> Site:
+    """A hospital's own settings, or every fault in them at once."""
+    file = SettingsFile(path, BadSiteSettings, layers)
+    site = Site(
+        name=file.need("hospital.name", text, ""),
+        events=_path(file, "hospital.events", "events"),
+        min_cell_count=file.take("thresholds.min_cell_count", whole(1), 0) or None,
+        min_site_patients=file.take("thresholds.min_site_patients", whole(1), 0) or None,
+        identity=_path(file, "keys.identity", "keys/hospital.key"),
+        officer=file.take("keys.officer", fingerprint_text, ""),
+        approval=_path(file, "folders.approval", "approved"),
+        state=_path(file, "folders.state", "state"),
+    )
+    if file.count("source.tables"):
+        file.leave("source")
+        try:
+            read_mapping(path)
+        except BadSiteSettings as fault:
+            file.fault("source", fault.what)
+    file.finish()
+    return site
+
+
+def _path(file: SettingsFile, key: str, default: str) -> Path:
+    """A path of this machine; a relative one starts at the file's own folder."""
+    return file.folder / file.take(key, text, default)
