@@ -141,10 +141,10 @@ def _show(manifest: Manifest, folder: Path) -> None:
     )  # fmt: skip
     for message in manifest.messages:
         if message.most_bytes:
-            here, most = manifest.largest(message)
             shown.add_row(
                 message.message, message.rows, "yes" if message.masked else "no",
-                f"{here:,}", f"{most:,}", f"{message.most_rounds:,}",
+                f"{manifest.bytes_here(message):,}", f"{message.most_bytes:,}",
+                f"{manifest.rounds(message):,}",
             )  # fmt: skip
     console = out()
     console.print(f"[bold]What would leave {manifest.hospital} in {manifest.study}[/bold]")

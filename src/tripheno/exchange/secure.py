@@ -84,6 +84,21 @@ class _Head:
         return HEAD.pack(MAGIC, self.roster, self.hospital, self.step, self.layout, self.words)
 
 
+def unwrapped(data: bytes, where: str) -> tuple[bytes, bytes]:
+    """The plan and the broadcast that travel together."""
+    if len(data) < 8:
+        raise BadMessage("a broadcast that is cut short", where=where)
+    length = int.from_bytes(data[:8], "little")
+    if length > len(data) - 8:
+        raise BadMessage("a plan that is cut short", where=where)
+    return data[8 : 8 + length], data[8 + length :]
+
+
+def masked_words(data: bytes) -> np.ndarray:
+    """The words of a sealed contribution as they stand, masks and all."""
+    return np.frombuffer(data[HEAD.size : -PROOF_BYTES], dtype="<u8")
+
+
 def check_sealed(data: bytes, step: str, layout: Layout, where: str) -> None:
     """Whether bytes are a masked contribution to this step with these arrays, and nothing more.
 
@@ -131,12 +146,7 @@ class HospitalSums(Sums):
 
     def unwrap(self, data: bytes) -> tuple[bytes, bytes]:
         """The plan and the broadcast."""
-        if len(data) < 8:
-            raise BadMessage("a broadcast that is cut short", where=self.name)
-        length = int.from_bytes(data[:8], "little")
-        if length > len(data) - 8:
-            raise BadMessage("a plan that is cut short", where=self.name)
-        return data[8 : 8 + length], data[8 + length :]
+        return unwrapped(data, self.name)
 
     def again(self, step: str, plan: bytes) -> bytes | None:
         """The last bytes for a repeated request; the last arrays anew on a wider scale."""

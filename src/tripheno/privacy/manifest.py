@@ -15,7 +15,7 @@ from typing import Any
 
 from tripheno.errors import NotApproved
 from tripheno.exchange.secure import sealed_bytes
-from tripheno.privacy.outgoing import Field, Outgoing
+from tripheno.privacy.outgoing import Field, Outgoing, phase_of
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -81,11 +81,18 @@ class Manifest:
         """Hash of the file's bytes."""
         return hashlib.sha256(self.to_text().encode()).hexdigest()
 
-    def largest(self, message: Outgoing) -> tuple[int, int]:
-        """Bytes of one message at this hospital's own sizes, and at the largest allowed."""
-        if not message.masked:
-            return message.most_bytes, message.most_bytes
-        return sealed_bytes(message.layout(self.facts.codes)), message.most_bytes
+    def bytes_here(self, message: Outgoing) -> int:
+        """Bytes of one message at this hospital's own sizes: as rehearsed, else as derived."""
+        for sample in self.round_one:
+            if phase_of(sample.step) == message.phase:
+                return sample.bytes
+        if message.masked:
+            return sealed_bytes(message.layout(self.facts.codes))
+        return message.most_bytes
+
+    def rounds(self, message: Outgoing) -> int:
+        """How often it may leave: as the method needs it, within the budget of the whole."""
+        return min(message.most_rounds, self.most_rounds)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -63,11 +63,11 @@ def _what_leaves(manifest: Manifest, _protocol: Protocol) -> Iterator[str]:
     yield "|---|---|---|---|---:|---:|---:|"
     for message in manifest.messages:
         if message.most_bytes:
-            here, most = manifest.largest(message)
             yield (
                 f"| {message.message} | {message.rows} | {_fields(message)} | "
-                f"{'yes' if message.masked else 'no'} | {here:,} | {most:,} | "
-                f"{message.most_rounds:,} |"
+                f"{'yes' if message.masked else 'no'} | "
+                f"{manifest.bytes_here(message):,} | {message.most_bytes:,} | "
+                f"{manifest.rounds(message):,} |"
             )
     yield ""
     yield (
