@@ -340,6 +340,37 @@ class UnknownMember(PolicyError):
     code = "TRIP-E412"
 
 
+class GateRefused(PolicyError):
+    """A message was stopped at the hospital's door: it is not one that the manifest allows.
+
+    Its kind, its fields, its shape or the bytes and rounds left did not fit. Nothing of it was
+    sent, and the audit log has a line about it. Look at `tripheno preview`, and approve again only
+    if you want this to leave.
+    """
+
+    code = "TRIP-E413"
+
+
+class NotApproved(PolicyError):
+    """What this hospital would send was not approved, or has changed since.
+
+    The message says what differs: the manifest, the protocol, the version, the data, the officer's
+    key, or the date. Run `tripheno preview`, read it, and `tripheno approve` again.
+    """
+
+    code = "TRIP-E414"
+
+
+class SiteTooSmall(PolicyError):
+    """A hospital has fewer patients than the study asks for.
+
+    Sums say more about few patients than about many. The hospital may lower `min_site_patients` in
+    its own `site.toml` if its privacy officer agrees.
+    """
+
+    code = "TRIP-E415"
+
+
 # ── exit 5: network and messages ──────────────────────────────────────────────────────────────
 
 

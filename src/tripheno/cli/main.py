@@ -15,6 +15,7 @@ from tripheno.cli.bench import bench
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
 from tripheno.cli.ingest import ingest
+from tripheno.cli.preview import approve, preview
 from tripheno.cli.rank import rank
 from tripheno.cli.report import report
 from tripheno.cli.simulate import simulate
@@ -59,7 +60,9 @@ def _in_words(fault: Exception) -> str:
     return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
 
 
-for _command in (demo, ingest, simulate, rank, transform, report, ui, bench, explain):
+for _command in (
+    demo, ingest, simulate, rank, transform, report, ui, preview, approve, bench, explain,
+):  # fmt: skip
     app.command()(_guarded(_command))
 
 audit_app = typer.Typer(help="What left, and whether the record of it holds.", no_args_is_help=True)

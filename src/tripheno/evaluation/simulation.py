@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from tripheno.errors import EmptyTensor, SettingsError, TooManyHospitals
-from tripheno.exchange import Listener, MakeSums
+from tripheno.evaluation.doors import alignment_doors, counting_doors
+from tripheno.exchange import Guard, MakeSums
+from tripheno.exchange.channel import open_door
+from tripheno.privacy.audit import Minutes
 from tripheno.privacy.small_cells import codes_alone, people_per_code, without_small_cells
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import Method, SolverSettings
@@ -32,6 +36,7 @@ class Federation:
     alignment_seconds: float = 0.0
     align: AlignKind = "tokens"
     codes_removed: dict[str, int] = field(default_factory=dict)  # by mode, for small cells
+    minutes: Minutes = field(default_factory=Minutes)  # what left while axes were agreed on
 
     @property
     def nonzeros(self) -> int:
@@ -58,9 +63,12 @@ def assemble(
     count = people_per_code if align == "vocabulary" else codes_alone
     people = {name: count(tensor) for name, tensor in tensors.items()}
     own = {name: tensor.axes for name, tensor in tensors.items()}
-    axes = align_privately(own, people, _aligner(align, own, seed, insecure))
+    minutes = Minutes()
+    aligner = _aligner(align, own, seed, insecure)
+    aligner.guard = alignment_doors(align, people, minutes)
+    axes = align_privately(own, people, aligner)
     aligned = {name: tensor.on_axes(axes) for name, tensor in tensors.items()}
-    return Federation(aligned, axes, time.perf_counter() - started, align)
+    return Federation(aligned, axes, time.perf_counter() - started, align, minutes=minutes)
 
 
 def _aligner(
@@ -76,7 +84,8 @@ def _aligner(
 
 def drop_small_cells(federation: Federation, fewest: int, make: MakeSums) -> Federation:
     """The federation without the codes that fewer than so many people in it have."""
-    tensors, removed = without_small_cells(federation.tensors, fewest, make)
+    doors = partial(counting_doors, tuple(federation.tensors), make, federation.minutes)
+    tensors, removed = without_small_cells(federation.tensors, fewest, make, doors)
     axes = next(iter(tensors.values())).axes
     return replace(federation, tensors=tensors, axes=axes, codes_removed=removed)
 
@@ -127,7 +136,7 @@ def run_methods(
     *,
     sums: MakeSums | None = None,
     announce: Announce | None = None,
-    listeners: Mapping[Method, Listener] | None = None,
+    guards: Mapping[Method, Guard] | None = None,
 ) -> dict[Method, Solution]:
     """Every method from the same start on the same federation."""
     found: dict[Method, Solution] = {}
@@ -138,6 +147,6 @@ def run_methods(
                 announce(method, line)
 
         chosen = replace(settings, method=method)
-        listen = (listeners or {}).get(method)
-        found[method] = fit(federation.tensors, chosen, sums=sums, watch=watch, listen=listen)
+        guard = (guards or {}).get(method, open_door)
+        found[method] = fit(federation.tensors, chosen, sums=sums, watch=watch, guard=guard)
     return found

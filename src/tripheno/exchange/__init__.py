@@ -1,6 +1,6 @@
 """The one primitive: hospitals contribute named arrays, the server sees the sum and broadcasts."""
 
-from tripheno.exchange.channel import Channel, InProcessChannel, Listener, Responder
+from tripheno.exchange.channel import Channel, Guard, InProcessChannel, Listener, Responder
 from tripheno.exchange.messages import Broadcast, Contribution, Message
 from tripheno.exchange.sums import Exchange, MakeSums, PlainSums, Sums, plain_sums
 
@@ -9,6 +9,7 @@ __all__ = [
     "Channel",
     "Contribution",
     "Exchange",
+    "Guard",
     "InProcessChannel",
     "Listener",
     "MakeSums",

@@ -39,7 +39,12 @@ class Layout:
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> Layout:
         """The layout of these arrays."""
-        return _layout(tuple(sorted((name, array.shape) for name, array in arrays.items())))
+        return cls.named({name: array.shape for name, array in arrays.items()})
+
+    @classmethod
+    def named(cls, shapes: Mapping[str, tuple[int, ...]]) -> Layout:
+        """The layout of arrays with these names and shapes."""
+        return _layout(tuple(sorted(shapes.items())))
 
     @cached_property
     def digest(self) -> bytes:

@@ -62,7 +62,7 @@ HEAD = struct.Struct("<4s32sH32s32sQ")  # magic, roster, hospital, step, layout,
 PROOF_BYTES = 16
 MOST_RETRIES = 7
 _FROM_ZERO = CTR(bytes(16))
-_RETRY = re.compile(r"^(?P<step>.+)/retry(?P<number>[1-9][0-9]?)$")
+RETRY = re.compile(r"^(?P<step>.+)/retry(?P<number>[1-9][0-9]?)$")
 
 
 def keystream(secret: bytes, info: bytes, words: int) -> np.ndarray:
@@ -83,6 +83,43 @@ class _Head:
 
     def pack(self) -> bytes:
         return HEAD.pack(MAGIC, self.roster, self.hospital, self.step, self.layout, self.words)
+
+
+def unwrapped(data: bytes, where: str) -> tuple[bytes, bytes]:
+    """The plan and the broadcast that travel together."""
+    if len(data) < 8:
+        raise BadMessage("a broadcast that is cut short", where=where)
+    length = int.from_bytes(data[:8], "little")
+    if length > len(data) - 8:
+        raise BadMessage("a plan that is cut short", where=where)
+    return data[8 : 8 + length], data[8 + length :]
+
+
+def masked_words(data: bytes) -> np.ndarray:
+    """The words of a sealed contribution as they stand, masks and all."""
+    return np.frombuffer(data[HEAD.size : -PROOF_BYTES], dtype="<u8")
+
+
+def check_sealed(data: bytes, step: str, layout: Layout, where: str) -> None:
+    """Whether bytes are a masked contribution to this step with these arrays, and nothing more.
+
+    This looks at the outside alone: no key is needed, and nothing is unmasked.
+    """
+    expected = sealed_bytes(layout)
+    if len(data) != expected:
+        raise BadMessage(f"{len(data):,} bytes, not {expected:,}", where=where)
+    magic, _, _, of_step, of_layout, count = HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise BadMessage("is no masked contribution", where=where)
+    if of_step != _digest(step):
+        raise WrongStep("made for another step", where=where)
+    if of_layout != layout.digest or count != layout.words:
+        raise BadMessage("the fields are not the protocol's", where=where)
+
+
+def sealed_bytes(layout: Layout) -> int:
+    """How many bytes a masked contribution has: it follows from names and shapes."""
+    return HEAD.size + 8 * layout.words + PROOF_BYTES
 
 
 def _proof(body: bytes, secret: bytes, step: str) -> bytes:
@@ -114,12 +151,7 @@ class HospitalSums(Sums):
 
     def unwrap(self, data: bytes) -> tuple[bytes, bytes]:
         """The plan and the broadcast."""
-        if len(data) < 8:
-            raise BadMessage("a broadcast that is cut short", where=self.name)
-        length = int.from_bytes(data[:8], "little")
-        if length > len(data) - 8:
-            raise BadMessage("a plan that is cut short", where=self.name)
-        return data[8 : 8 + length], data[8 + length :]
+        return unwrapped(data, self.name)
 
     def again(self, step: str, plan: bytes) -> bytes | None:
         """The last bytes for a repeated request; the last arrays anew on a wider scale."""
@@ -127,7 +159,7 @@ class HospitalSums(Sums):
             return self._last_answer[1]
         if step in self._sealed:
             raise WrongStep("this step is over", where=f"{self.name}, step {step[:80]}")
-        asked = _RETRY.match(step)
+        asked = RETRY.match(step)
         if asked is None:
             return None
         number = int(asked["number"])
@@ -280,7 +312,7 @@ class ServerSums(Sums):
     def _open(self, data: bytes, name: str, step: str, layout: Layout) -> np.ndarray:
         """One hospital's masked words, or the reason why not."""
         where = f"{name}, step {step[:80]}"
-        expected = HEAD.size + 8 * layout.words + PROOF_BYTES
+        expected = sealed_bytes(layout)
         if len(data) != expected:
             fault = "truncated" if len(data) < expected else "oversized"
             raise BadMessage(f"{fault}: {len(data):,} bytes, not {expected:,}", where=where)

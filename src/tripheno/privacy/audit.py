@@ -65,6 +65,33 @@ class Head:
         }
 
 
+def entries_of(
+    step: str, hospital: str, broadcast: tuple[int, str], answer: bytes
+) -> list[dict[str, Any]]:
+    """The two lines about a message in (its size and hash) and its answer out."""
+    about = {"kind": "message", "hospital": hospital, "step": step}
+    went_in = {"direction": "in", "bytes": broadcast[0], "blake2b": broadcast[1]}
+    went_out = {"direction": "out", "bytes": len(answer), "blake2b": message_hash(answer)}
+    return [{**about, **went_in}, {**about, **went_out}]
+
+
+class Minutes:
+    """What passed before a log was opened, to become its first lines."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+
+    def listen(self, step: str, hospital: str, broadcast: bytes, answer: bytes) -> None:
+        """A message in and its answer out."""
+        heard = (len(broadcast), message_hash(broadcast))
+        self.entries += entries_of(step, hospital, heard, answer)
+
+    def refuse(self, step: str, hospital: str, reason: str) -> None:
+        """A message that was stopped."""
+        refused = {"kind": "refused", "hospital": hospital, "step": step, "reason": reason}
+        self.entries.append(refused)
+
+
 class AuditLog:
     """A log being written. It only grows."""
 
@@ -94,11 +121,17 @@ class AuditLog:
         self._step = step
         if self._broadcast[0] is not broadcast:
             self._broadcast = (broadcast, message_hash(broadcast))
-        about = {"kind": "message", "hospital": hospital, "step": step}
-        went_in = {"direction": "in", "bytes": len(broadcast), "blake2b": self._broadcast[1]}
-        went_out = {"direction": "out", "bytes": len(answer), "blake2b": message_hash(answer)}
-        self.write({**about, **went_in})
-        self.write({**about, **went_out})
+        for entry in entries_of(step, hospital, (len(broadcast), self._broadcast[1]), answer):
+            self.write(entry)
+
+    def take(self, minutes: Minutes) -> None:
+        """What passed before this log was opened."""
+        for entry in minutes.entries:
+            self.write(entry)
+
+    def refuse(self, step: str, hospital: str, reason: str) -> None:
+        """A message that the gate stopped: nothing of it left."""
+        self.write({"kind": "refused", "hospital": hospital, "step": step, "reason": reason})
 
     def sign_head(self) -> Head:
         """The head of this moment, signed twice, also as a line of the log."""

@@ -6,13 +6,14 @@ at the threshold: the server learns which positions reach it, and below it how f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tripheno.errors import NothingLeft, SettingsError
-from tripheno.exchange import Exchange, InProcessChannel, MakeSums
+from tripheno.exchange import Exchange, Guard, InProcessChannel, MakeSums
+from tripheno.exchange.channel import open_door
 from tripheno.exchange.sums import Hospital
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
@@ -44,8 +45,18 @@ def codes_alone(tensor: CountTensor) -> dict[str, dict[str, int]]:
     return {axis.mode: dict.fromkeys(axis.codes or (), 0) for axis in coded}
 
 
+Doors = Callable[[Mapping[str, int]], Guard]
+"""The hospitals' doors for a count on axes of these sizes."""
+
+
+def no_doors(sizes: Mapping[str, int]) -> Guard:
+    """None: for tests."""
+    del sizes
+    return open_door
+
+
 def without_small_cells(
-    tensors: Mapping[str, CountTensor], fewest: int, make: MakeSums
+    tensors: Mapping[str, CountTensor], fewest: int, make: MakeSums, doors: Doors = no_doors
 ) -> tuple[dict[str, CountTensor], dict[str, int]]:
     """Tensors on common axes without the codes that fewer than ``fewest`` people have.
 
@@ -57,7 +68,7 @@ def without_small_cells(
     left = dict(tensors)
     sizes = [axis.size for axis in next(iter(left.values())).axes]
     while True:
-        kept = _kept(left, fewest, make)
+        kept = _kept(left, fewest, make, doors)
         axes = next(iter(left.values())).axes
         for axis, keep in zip(axes, kept, strict=True):
             if not keep.any():
@@ -72,15 +83,19 @@ def without_small_cells(
     return left, removed
 
 
-def _kept(tensors: Mapping[str, CountTensor], fewest: int, make: MakeSums) -> list[np.ndarray]:
+def _kept(
+    tensors: Mapping[str, CountTensor], fewest: int, make: MakeSums, doors: Doors
+) -> list[np.ndarray]:
     """Which positions enough people have; each count is a run of its own, under keys of its own."""
     halves, server = make(tuple(tensors))
-    responders = {
-        name: Hospital(name, halves[name], {"people": counting(people_at_positions(t))}).respond
+    axes = next(iter(tensors.values())).axes
+    guard = doors({axis.mode: axis.size for axis in axes})
+    desks = {
+        name: Hospital(name, halves[name], {"people": counting(people_at_positions(t))})
         for name, t in tensors.items()
     }
-    sizes = [axis.size for axis in next(iter(tensors.values())).axes]
-    return kept_slots(Exchange(InProcessChannel(responders), server), sizes, fewest)
+    channel = InProcessChannel({name: guard(name, desk.respond) for name, desk in desks.items()})
+    return kept_slots(Exchange(channel, server), [axis.size for axis in axes], fewest)
 
 
 def _restricted(tensor: CountTensor, kept: Sequence[np.ndarray]) -> CountTensor:

@@ -67,6 +67,7 @@ class Budgets:
 
     max_rounds: int = 5_000
     max_megabytes: int = 2_000  # of 2²⁰ bytes
+    max_codes: int = 20_000  # of one mode, in the whole network
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:
         budgets=Budgets(
             file.take("budgets.max_rounds", whole(1), Budgets.max_rounds),
             file.take("budgets.max_megabytes", whole(1), Budgets.max_megabytes),
+            file.take("budgets.max_codes", whole(1), Budgets.max_codes),
         ),
         members=_members(file),
         coordinator=file.take("coordinator.fingerprint", fingerprint_text, ""),

@@ -54,6 +54,7 @@ min_site_patients = {min_site_patients}  # fewer: stays out, unless its site.tom
 [budgets]
 max_rounds = {max_rounds}        # of one hospital in one run
 max_megabytes = {max_megabytes}     # that may leave one hospital in one run
+max_codes = {max_codes}        # of one mode, in the whole network
 
 [coordinator]
 address = "{address}"
@@ -117,6 +118,7 @@ def federation_toml(
         min_site_patients=Thresholds.min_site_patients,
         max_rounds=Budgets.max_rounds,
         max_megabytes=Budgets.max_megabytes,
+        max_codes=Budgets.max_codes,
         members=shown or commented,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from tripheno import __version__
 from tripheno.errors import SettingsError
 from tripheno.evaluation.communication import MEGABYTE
+from tripheno.evaluation.doors import solver_doors
 from tripheno.evaluation.origin import origins, own_models
 from tripheno.evaluation.prevalence import prevalence_of
 from tripheno.evaluation.simulation import (
@@ -91,12 +92,17 @@ def run_study(
     settings = study.settings
     wanted = {settings.method, *study.beside}
     methods = [m for m in EVERY_METHOD if study.every or m in wanted]
-    _, sums = sums_for(study.sums, len(study.federation.tensors), settings.seed)
+    kind, sums = sums_for(study.sums, len(study.federation.tensors), settings.seed)
     audited: list[Method] = [method for method in methods if method != "central"]
     logs: dict[Method, AuditLog] = {method: _audit_log(study, method) for method in audited}
     solutions = run_methods(
         study.federation, settings, methods, sums=sums, announce=announce,
-        listeners={method: log.listen for method, log in logs.items()},
+        guards={
+            method: solver_doors(
+                study.federation.tensors, replace(settings, method=method), kind, log
+            )
+            for method, log in logs.items()
+        },
     )  # fmt: skip
     rows = comparison_rows(solutions)
     several = len(study.federation.tensors) > 1
@@ -129,7 +135,9 @@ def _audit_log(study: Study, method: Method) -> AuditLog:
     entropy = from_seed(study.settings.seed, f"audit/{method}")
     keeper, coordinator = (Identity.from_bytes(entropy(who)) for who in ("keeper", "coordinator"))
     run = f"simulate {method}, seed {study.settings.seed}"
-    return AuditLog(run, keeper, coordinator, lambda: datetime.now(UTC).isoformat("T", "seconds"))
+    log = AuditLog(run, keeper, coordinator, lambda: datetime.now(UTC).isoformat("T", "seconds"))
+    log.take(study.federation.minutes)
+    return log
 
 
 def _write_audit(folder: Path, log: AuditLog | None) -> None:

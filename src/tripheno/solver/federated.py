@@ -13,6 +13,7 @@ import numpy as np
 from tripheno.errors import BadShape, EmptyComponent, NotConverged, SettingsError, SingularGram
 from tripheno.exchange import (
     Exchange,
+    Guard,
     InProcessChannel,
     Listener,
     MakeSums,
@@ -20,6 +21,7 @@ from tripheno.exchange import (
     Sums,
     plain_sums,
 )
+from tripheno.exchange.channel import open_door
 from tripheno.exchange.sums import Hospital, handler
 from tripheno.solver import hospital as steps
 from tripheno.solver.hospital import HospitalState
@@ -79,19 +81,21 @@ def solve_federated(
     start: tuple[np.ndarray, ...] | None = None,
     watch: Watch | None = None,
     listen: Listener | None = None,
+    guard: Guard = open_door,
 ) -> Solution:
     """Run `trip`, `exact` or `central` over hospitals whose tensors share their axes.
 
     ``sums`` makes the two halves of the sums for this run, plain ones if not given; the pooled data
-    of `central` have nothing to hide from themselves. ``start`` are first factors other than the
-    random ones that ``settings.seed`` gives.
+    of `central` have nothing to hide from themselves, and no door. ``start`` are first factors
+    other than the random ones that ``settings.seed`` gives.
     """
     settings = settings.with_variant_rules()
     axes = common_axes(tensors)
     given = tensors
     if settings.method == "central":
         tensors, sums = {"central": pooled(list(given.values()))}, plain_sums
-    members, exchange = gathered(tensors, settings, sums or plain_sums, listen)
+        guard = open_door
+    members, exchange = gathered(tensors, settings, sums or plain_sums, listen, guard)
     factors = start if start is not None else first_factors(axes, settings)
     outcome = run_rounds(server_method(settings), exchange, factors, watch)
     patients = {name: member.state.patients for name, member in members.items()}
@@ -106,11 +110,13 @@ def gathered(
     settings: SolverSettings,
     sums: MakeSums,
     listen: Listener | None = None,
+    guard: Guard = open_door,
 ) -> tuple[dict[str, Member], Exchange]:
-    """Every hospital at its desk, and the server's view of them."""
+    """Every hospital at its desk behind its door, and the server's view of them."""
     halves, server = sums(tuple(tensors))
     members = {name: Member(name, t, settings, halves[name]) for name, t in tensors.items()}
-    channel = InProcessChannel({name: m.hospital.respond for name, m in members.items()}, listen)
+    responders = {name: guard(name, member.hospital.respond) for name, member in members.items()}
+    channel = InProcessChannel(responders, listen)
     return members, Exchange(channel, server)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from tripheno.errors import TriphenoWarning
-from tripheno.exchange import Listener, MakeSums
+from tripheno.exchange import Guard, Listener, MakeSums
+from tripheno.exchange.channel import open_door
 from tripheno.solver.federated import solve_federated
 from tripheno.solver.local import solve_local
 from tripheno.solver.loop import Watch
@@ -26,6 +28,7 @@ def fit(
     sums: MakeSums | None = None,
     watch: Watch | None = None,
     listen: Listener | None = None,
+    guard: Guard = open_door,
 ) -> Solution:
     """Phenotypes of several hospitals by the method the settings name.
 
@@ -33,14 +36,18 @@ def fit(
     others agree with it: phenotypes that come and go with the start deserve less trust. Start i
     uses the seed ``seed + i``, so that every method begins from the same places.
     """
+    solve = partial(
+        solve_local if settings.method == "local" else solve_federated,
+        tensors, sums=sums, watch=watch, listen=listen, guard=guard,
+    )  # fmt: skip
     if settings.restarts == 1:
-        return _once(tensors, settings, sums, watch, listen)
+        return solve(settings)
     found: list[tuple[Solution, list[Warning | str]]] = []
     for attempt in range(settings.restarts):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", TriphenoWarning)
             seeded = replace(settings, seed=settings.seed + attempt)
-            solution = _once(tensors, seeded, sums, watch, listen)
+            solution = solve(seeded)
         found.append((solution, [w.message for w in caught]))
     best, said = min(found, key=lambda pair: pair[0].objective)
     for warning in said:
@@ -52,14 +59,3 @@ def fit(
         restart_match=tuple(float(one.mean()) for one in match),
         component_match=tuple(float(value) for value in np.mean(match, axis=0)),
     )
-
-
-def _once(
-    tensors: Mapping[str, CountTensor],
-    settings: SolverSettings,
-    sums: MakeSums | None,
-    watch: Watch | None,
-    listen: Listener | None,
-) -> Solution:
-    solve = solve_local if settings.method == "local" else solve_federated
-    return solve(tensors, settings, sums=sums, watch=watch, listen=listen)

@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from tripheno.errors import TriphenoWarning
-from tripheno.exchange import Listener, MakeSums, plain_sums
+from tripheno.exchange import Guard, Listener, MakeSums, plain_sums
+from tripheno.exchange.channel import open_door
 from tripheno.exchange.sums import Handler
 from tripheno.solver.federated import common_axes, gathered, solution_of, solve_federated
 from tripheno.solver.loop import Outcome, Watch, first_factors, release
@@ -33,11 +34,12 @@ def solve_local(
     sums: MakeSums | None = None,
     watch: Watch | None = None,
     listen: Listener | None = None,
+    guard: Guard = open_door,
 ) -> Solution:
     """Every hospital's own model from one start, matched to the most typical one's, averaged."""
     settings = replace(settings, method="local")
     axes = common_axes(tensors)
-    members, exchange = gathered(tensors, settings, sums or plain_sums, listen)
+    members, exchange = gathered(tensors, settings, sums or plain_sums, listen, guard)
     for name, member in members.items():
         member.hospital.handlers["own"] = _own_model(name, tensors[name], settings)
     started = time.perf_counter()

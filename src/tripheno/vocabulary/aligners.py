@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 
 from tripheno.errors import BadShape
-from tripheno.exchange import Exchange, InProcessChannel, Responder, plain_sums
+from tripheno.exchange import Exchange, Guard, InProcessChannel, Responder, plain_sums
+from tripheno.exchange.channel import open_door
 from tripheno.exchange.keys import Entropy, from_seed, from_system
 from tripheno.exchange.secure import HospitalSums, ServerSums
 from tripheno.exchange.simulated import FEWEST, SecureSums
@@ -34,8 +35,8 @@ class Aligner(ABC):
     A position of −1 means that the code is on no axis: too few people in the network have it.
     """
 
-    def __init__(self, seed: int | None = None) -> None:
-        self.seed = seed
+    def __init__(self, seed: int | None = None, guard: Guard = open_door) -> None:
+        self.seed, self.guard = seed, guard
 
     @abstractmethod
     def align(self, hospitals: Mapping[str, People]) -> dict[str, Places]:
@@ -63,7 +64,7 @@ class TokenAligner(Aligner):
             name: TokenDesk({mode: tuple(codes) for mode, codes in people.items()}, keys[name])
             for name, people in hospitals.items()
         }
-        channel = InProcessChannel({name: desk.answer for name, desk in desks.items()})
+        channel = InProcessChannel({n: self.guard(n, desk.answer) for n, desk in desks.items()})
         unite_tokens(channel, server, self._entropy("server")("shuffle"))
         return places_by_hospital(desks)
 
@@ -72,15 +73,19 @@ class VocabularyAligner(Aligner):
     """By secure counts over a public code list: for codes everybody knows."""
 
     def __init__(
-        self, public: Mapping[str, Sequence[str]], seed: int | None = None, threshold: int = 1
+        self,
+        public: Mapping[str, Sequence[str]],
+        seed: int | None = None,
+        threshold: int = 1,
+        guard: Guard = open_door,
     ) -> None:
-        super().__init__(seed)
+        super().__init__(seed, guard)
         self.public, self.threshold = public, threshold
 
     def align(self, hospitals: Mapping[str, People]) -> dict[str, Places]:
         """The codes of the list that enough people in the network have."""
         keys, halves, server = self._desks(list(hospitals))
-        talk = InProcessChannel({name: desk.answer for name, desk in keys.items()})
+        talk = InProcessChannel({n: self.guard(n, desk.answer) for n, desk in keys.items()})
         server.agree(talk)
         agree_on_hospital_key(talk)
         where = {name: self._slots(keys[name]) for name in hospitals}
@@ -111,7 +116,8 @@ class VocabularyAligner(Aligner):
                 for mode, codes in self.public.items()
             ]
             half = halves[name] if secure else plain[name]
-            responders[name] = Hospital(name, half, {"people": counting(counted)}).respond
+            desk = Hospital(name, half, {"people": counting(counted)})
+            responders[name] = self.guard(name, desk.respond)
         return Exchange(InProcessChannel(responders), server if secure else plain_server)
 
     def _places(

@@ -1,0 +1,144 @@
+"""The data-protection summary of one hospital in one study, with the facts filled in.
+
+Markdown, for the file of a privacy officer or an ethics committee. It says what the manifest says,
+and no more than the protocol can keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tripheno.privacy.manifest import Manifest
+from tripheno.privacy.outgoing import Outgoing
+from tripheno.protocol.agreed import Protocol
+
+SUMMARY = "data-protection-summary.md"
+_ALIGNMENT = {
+    "tokens": "as opaque tokens under a key that only hospitals hold. The server sees how many "
+    "codes a hospital has and how many two hospitals share, not which",
+    "vocabulary": "over public code lists: capped counts of people, added under masks, in an order "
+    "that a key only hospitals hold decides. The server sees no hospital's list",
+    "polynomial": "BY THE PAPER'S INSECURE PROTOCOL: the server can read every hospital's list",
+}
+
+
+def summary_of(manifest: Manifest, protocol: Protocol) -> str:
+    """The whole page."""
+    parts = (_opening, _what_leaves, _thresholds, _not_protected, _checks)
+    return "\n".join(line for part in parts for line in part(manifest, protocol)) + "\n"
+
+
+def _opening(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
+    facts = manifest.facts
+    modes = " and ".join(f"{n:,} {mode} codes" for mode, n in facts.codes.items())
+    yield f"# Data-protection summary: {manifest.study}, at {manifest.hospital}"
+    yield ""
+    yield f"Written by tripheno {manifest.tripheno} (`tripheno preview`)."
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| Study protocol | `{manifest.protocol_sha256}` |"
+    yield f"| Manifest | `{manifest.sha256}` |"
+    yield f"| Hospitals | {_members(manifest, protocol)} |"
+    yield f"| Data used here | {facts.patients:,} patients, {modes}, {facts.cells:,} cells |"
+    yield f"| Counted by | {protocol.rule.window} |"
+    solver = protocol.solver
+    yield f"| Method | {solver.method}, {solver.n_components} phenotypes |"
+    yield f"| Code lists are aligned | {_ALIGNMENT[protocol.alignment]} |"
+    yield ""
+
+
+def _members(manifest: Manifest, protocol: Protocol) -> str:
+    if not protocol.members:
+        return "not named yet"
+    if len(protocol.members) == 2:
+        return "2. EACH OF THE TWO SEES THE OTHER'S CONTRIBUTION (the sum less its own)"
+    return f"{manifest.members}: {', '.join(protocol.names)}"
+
+
+def _what_leaves(manifest: Manifest, _protocol: Protocol) -> Iterator[str]:
+    yield "## What leaves this hospital"
+    yield ""
+    yield "| message | rows are | fields | masked | bytes here | at most, a message | rounds |"
+    yield "|---|---|---|---|---:|---:|---:|"
+    for message in manifest.messages:
+        if message.most_bytes:
+            yield (
+                f"| {message.message} | {message.rows} | {_fields(message)} | "
+                f"{'yes' if message.masked else 'no'} | "
+                f"{manifest.bytes_here(message):,} | {message.most_bytes:,} | "
+                f"{manifest.rounds(message):,} |"
+            )
+    yield ""
+    yield (
+        f"In all at most {manifest.most_bytes:,} bytes and {manifest.most_rounds:,} rounds. "
+        "Rounds are upper limits; a run ends when it has converged."
+    )
+    yield ""
+    yield "What is never sent: " + "; ".join(manifest.never_sent) + "."
+    yield ""
+
+
+def _fields(message: Outgoing) -> str:
+    def shape(field_shape: tuple[int | str, ...]) -> str:
+        sizes = [f"{size} codes" if isinstance(size, str) else str(size) for size in field_shape]
+        return " × ".join(sizes) or "one number"
+
+    return "; ".join(f"`{f.name}` {shape(f.shape)}" for f in message.fields) or "–"
+
+
+def _thresholds(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
+    facts, few = manifest.facts, manifest.min_cell_count
+    yield "## Small numbers"
+    yield ""
+    yield (
+        f"Codes that fewer than {few} people in the whole network have never enter. "
+        f"A hospital with fewer than {manifest.min_site_patients} patients takes no part."
+    )
+    for mode, fewest in facts.fewest_patients.items():
+        under = facts.codes_under_threshold[mode]
+        yield (
+            f"Here the rarest {mode} code has {_some(fewest, few)}; {under:,} {mode} codes have "
+            f"fewer than {few} patients here, and stay only if other hospitals have enough more."
+        )
+    if protocol.solver.method == "local":
+        yield "THE METHOD `local` SENDS THIS HOSPITAL'S OWN PHENOTYPES IN CLEAR."
+    if manifest.labels:
+        yield "This hospital releases the names of its codes in the final phenotypes."
+    yield ""
+
+
+def _some(people: int, few: int) -> str:
+    return f"{people:,} patients" if people >= few else f"fewer than {few} patients"
+
+
+def _not_protected(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
+    yield "## What this rests on, and what it does not protect"
+    yield ""
+    if len(protocol.members) != 2:
+        yield (
+            "- The server sees sums under masks. A hospital hides among the honest ones if at "
+            "least two are honest; server and hospitals are taken to follow the protocol."
+        )
+    yield (
+        "- The sum itself is exact and not protected: it may tell something about a rare "
+        "combination of codes. Whether a given person's record took part is not hidden. "
+        "There is no differential privacy."
+    )
+    yield (
+        "- A second run with other patients, codes or hospitals gives a second sum, and the "
+        "difference of two sums speaks of what changed."
+    )
+    yield "- A hospital or server that lies is not detected."
+    yield (
+        f"- Beside this page lie the very bytes of the first round ({len(manifest.round_one)} "
+        "messages), with their content before the mask, in `local/`."
+    )
+    yield ""
+
+
+def _checks(_manifest: Manifest, _protocol: Protocol) -> Iterator[str]:
+    yield "## How to check"
+    yield ""
+    yield "`tripheno audit verify` checks the record of everything that left, `tripheno audit show`"
+    yield "lists it, and `tripheno audit attack` attacks what a server would have seen."
