@@ -46,8 +46,8 @@ def rank(
     """Try several numbers of phenotypes over the hospitals and recommend one."""
     from tripheno.evaluation.rank import choose_rank
     from tripheno.evaluation.simulation import assemble
+    from tripheno.files import write_text
     from tripheno.report.charts import as_svg, rank_chart
-    from tripheno.report.run_folder import write_text
     from tripheno.report.study import federation_from_files
     from tripheno.solver.settings import SolverSettings
 
