@@ -118,6 +118,12 @@ def simulate(
     compare: Annotated[
         bool, typer.Option(help="Run central and local too, to compare with.")
     ] = True,
+    halves: Annotated[
+        int,
+        typer.Option(
+            help="How often patients are split in two to see what comes back; 0: never.", min=0
+        ),
+    ] = 1,
     form: FormatOption = Format.text,
 ) -> None:
     """Run a federation of one machine's files, and compare it with pooled data."""
@@ -161,7 +167,7 @@ def simulate(
         beside: tuple[Method, ...] = ("central", "local") if compare else ()
         study = Study(
             federation, settings, inputs, every=method is MethodChoice.all, beside=beside,
-            sums=kind,
+            sums=kind, halves=halves,
         )  # fmt: skip
         result = run_study(study, out_dir, started, announce=progress.iteration)
     show(result, out_dir, form)

@@ -161,7 +161,10 @@ def _context(desk: Desk, request: Request) -> dict[str, Any]:
     names = names_of(heard)
     named = [replace(p, name=names.get(p.number, p.name)) for p in report.phenotypes]
     if blind:
-        named = [replace(p, origin=None, prevalence=None, stability=None) for p in named]
+        named = [
+            replace(p, origin=None, prevalence=None, stability=None, stability_halves=None)
+            for p in named
+        ]
     wanted, kind = request.query_params.get("q", ""), request.query_params.get("kind", "")
     report = replace(report, phenotypes=named)
     path = request.url.path

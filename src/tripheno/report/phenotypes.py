@@ -63,7 +63,8 @@ class Phenotype:
     unknown: dict[str, Unknown] = field(default_factory=dict)
     origin: Origin | None = None
     prevalence: Prevalence | None = None
-    stability: float | None = None  # mean factor match over restarts or halves
+    stability: float | None = None  # mean factor match with the other starts
+    stability_halves: float | None = None  # and with models of halves of the patients
 
     @property
     def title(self) -> str:
@@ -89,6 +90,7 @@ class Evidence:
     origins: list[Origin] | None = None
     prevalence: list[Prevalence] | None = None
     stability: list[float] | None = None
+    stability_halves: list[float] | None = None
 
 
 def phenotypes_of(
@@ -121,6 +123,9 @@ def phenotypes_of(
                 origin=evidence.origins[r] if evidence.origins else None,
                 prevalence=evidence.prevalence[r] if evidence.prevalence else None,
                 stability=evidence.stability[r] if evidence.stability else None,
+                stability_halves=evidence.stability_halves[r]
+                if evidence.stability_halves
+                else None,
             )
         )
     return found
@@ -178,6 +183,7 @@ def to_plain(phenotype: Phenotype) -> dict[str, Any]:
         else None,
         "prevalence": asdict(phenotype.prevalence) if phenotype.prevalence else None,
         "stability": phenotype.stability,
+        "stability_halves": phenotype.stability_halves,
         "codes": {
             mode: [{**asdict(code), "label": code.name} for code in ranked]
             for mode, ranked in phenotype.codes.items()
@@ -206,4 +212,5 @@ def from_plain(plain: Mapping[str, Any]) -> Phenotype:
         origin=Origin(dict(origin["similarity"])) if origin else None,
         prevalence=Prevalence(**prevalence) if prevalence else None,
         stability=plain["stability"],
+        stability_halves=plain.get("stability_halves"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tripheno.evaluation.simulation import (
     run_methods,
     share_out,
 )
+from tripheno.evaluation.stability import half_models, matched
 from tripheno.exchange import Listener
 from tripheno.exchange.keys import Identity, from_seed
 from tripheno.exchange.simulated import SumsKind, sums_for
@@ -40,6 +41,8 @@ from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.reading import read_tensor
 
+FEWEST_TO_SPLIT = 4  # patients of a hospital
+HALVES_TOLERANCE = 1e-4  # models that are only compared need not settle to the last digit
 EVERY_METHOD: tuple[Method, ...] = ("central", "exact", "trip", "local")
 
 
@@ -55,6 +58,7 @@ class Study:
     own: SolverSettings | None = None  # for each hospital's own model; None: the same settings
     names: Mapping[str, dict[int, str]] = field(default_factory=dict)  # method → component → name
     sums: SumsKind | None = None  # secure from three hospitals on, if not said
+    halves: int = 1  # how often patients are split in two to see whether phenotypes come back
 
 
 def federation_from_files(
@@ -131,10 +135,11 @@ def run_logged(
     if len(study.federation.tensors) > 1 and "local" in solutions:
         log.stage("every hospital's own model")
         own = own_models(study.federation, study.own or settings)
+    parts = _half_models(study, solutions, log)
     log.stage("the report")
+    beside = _Beside(solutions, own, parts, rows)
     runs = {
-        method: _run_of(solution, study, solutions, own, rows=rows, started=started)
-        for method, solution in solutions.items()
+        method: _run_of(solution, study, beside, started) for method, solution in solutions.items()
     }
     if study.every:
         for method, run in runs.items():
@@ -225,25 +230,46 @@ def comparison_rows(solutions: Mapping[Method, Solution]) -> list[dict[str, Any]
     return rows
 
 
-def _run_of(
-    solution: Solution,
-    study: Study,
-    solutions: Mapping[Method, Solution],
-    own: Mapping[str, Solution],
-    *,
-    rows: list[dict[str, Any]],
-    started: float,
-) -> Run:
-    method, central = solution.settings.method, solutions.get("central")
+@dataclass(frozen=True)
+class _Beside:
+    """Everything a solution is seen beside."""
+
+    solutions: Mapping[Method, Solution]
+    own: Mapping[str, Solution]
+    halves: Sequence[Solution]
+    rows: list[dict[str, Any]]
+
+
+def _half_models(
+    study: Study, solutions: Mapping[Method, Solution], log: ProgressLog
+) -> list[Solution]:
+    """Models of halves of the patients; none where a hospital has too few to split."""
+    tensors = study.federation.tensors
+    if study.halves == 0 or min(tensor.patients for tensor in tensors.values()) < FEWEST_TO_SPLIT:
+        return []
+    log.stage("halves of every hospital's patients (exact)")
+    settings = solutions[study.settings.method].settings
+    again = replace(
+        settings, restarts=study.settings.restarts, tol=max(settings.tol, HALVES_TOLERANCE)
+    )
+    _, sums = sums_for(study.sums, len(tensors), settings.seed)
+    rng = np.random.default_rng([settings.seed, 2])
+    return half_models(tensors, again, rng, study.halves, sums)
+
+
+def _run_of(solution: Solution, study: Study, beside: _Beside, started: float) -> Run:
+    method, central = solution.settings.method, beside.solutions.get("central")
+    own = beside.own
     pairs = {}
     if central is not None:
         pairs["central"] = compare(solution, central)
-        if "local" in solutions:
-            pairs["local"] = compare(solutions["local"], central)
+        if "local" in beside.solutions:
+            pairs["local"] = compare(beside.solutions["local"], central)
     evidence = Evidence(
         origins(solution, own) if own else None,
         prevalence_of(_memberships(solution, study.federation), solution.factors),
         list(solution.component_match) or None,
+        [float(one) for one in matched(solution, beside.halves)] if beside.halves else None,
     )
     return Run(
         solution,
@@ -254,7 +280,7 @@ def _run_of(
         pairs,
         sums=_sums_of(method, study),
         comparison={
-            "methods": rows,
+            "methods": beside.rows,
             "table": models_table(solution, central, own) if own else None,
         },
     )

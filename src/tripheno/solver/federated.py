@@ -22,6 +22,7 @@ from tripheno.exchange import (
 )
 from tripheno.exchange.sums import Hospital, handler
 from tripheno.solver import hospital as steps
+from tripheno.solver.diagnosis import AskCore, CountCarriers, Foretell, count_carriers
 from tripheno.solver.hospital import HospitalState
 from tripheno.solver.loop import Outcome, Watch, costs_of, first_factors, rmse_of, run_rounds
 from tripheno.solver.messages import Begin, FactorNews, Finish, Release
@@ -51,6 +52,9 @@ class Member:
             "review": (FactorNews, steps.review),
             "release": (Release, steps.measure),
             "finish": (Finish, steps.finish),
+            "carriers": (CountCarriers, steps.count_carriers),
+            "foretell": (Foretell, steps.foretell),
+            "core": (AskCore, steps.core),
         }
         handlers = {
             phase: handler(kind, partial(self._take, step)) for phase, (kind, step) in kinds.items()
@@ -94,8 +98,9 @@ def solve_federated(
     members, exchange = gathered(tensors, settings, sums or plain_sums, listen)
     factors = start if start is not None else first_factors(axes, settings)
     outcome = run_rounds(server_method(settings), exchange, factors, watch)
+    carriers = count_carriers(exchange, settings.n_components)
     patients = {name: member.state.patients for name, member in members.items()}
-    solution = solution_of(outcome, exchange, axes, settings, patients)
+    solution = solution_of(outcome, exchange, axes, settings, patients, carriers=carriers)
     if settings.method == "central" and len(given) > 1:
         return replace(solution, costs=_cost_of_pooling(solution.costs, given))
     return solution
@@ -128,6 +133,8 @@ def solution_of(
     axes: tuple[Axis, ...],
     settings: SolverSettings,
     patient_factors: dict[str, np.ndarray],
+    *,
+    carriers: np.ndarray | None = None,
 ) -> Solution:
     """The outcome in a reader's terms, with every warning said aloud."""
     shown = settings.n_components
@@ -147,6 +154,8 @@ def solution_of(
         costs=costs_of(exchange, outcome.server_seconds),
         patients=int(outcome.totals.patients),
         nonzeros=int(outcome.totals.nonzeros),
+        squared_norm=outcome.totals.squared_norm,
+        carriers=None if carriers is None else tuple(int(count) for count in carriers),
         notes=notes,
         patient_factors=patient_factors,
     )

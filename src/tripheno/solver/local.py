@@ -16,6 +16,7 @@ import numpy as np
 from tripheno.errors import TriphenoWarning
 from tripheno.exchange import Listener, MakeSums, plain_sums
 from tripheno.exchange.sums import Handler
+from tripheno.solver.diagnosis import count_carriers
 from tripheno.solver.federated import common_axes, gathered, solution_of, solve_federated
 from tripheno.solver.loop import Outcome, Watch, first_factors, release
 from tripheno.solver.messages import Begin, OwnFactors, Totals
@@ -71,7 +72,8 @@ def solve_local(
         server_seconds=seconds - sum(t.seconds for t in traffic),
     )  # fmt: skip
     patients = {name: member.state.patients for name, member in members.items()}
-    return solution_of(outcome, exchange, axes, settings, patients)
+    carriers = count_carriers(exchange, settings.n_components)
+    return solution_of(outcome, exchange, axes, settings, patients, carriers=carriers)
 
 
 def _own_model(name: str, tensor: CountTensor, settings: SolverSettings) -> Handler:
