@@ -87,6 +87,9 @@ def _doubts(report: Report) -> list[str]:
             f"Phenotype{'' if one else 's'} {listed(fleeting)} {'depends' if one else 'depend'} on "
             "which patients are looked at: half of them give another one."
         )
+    lost = [f"“{p.guided.name}”" for p in report.phenotypes if p.guided and not p.guided.followed]
+    if lost:
+        said.append(f"The data did not follow the guide {listed(lost)}.")
     alike = [
         f"{p.number} and {p.overlap.number}"
         for p in report.phenotypes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -66,12 +66,12 @@ class Member:
         return answer
 
 
-def server_method(settings: SolverSettings) -> ServerMethod:
-    """The server's half of the method asked for."""
+def server_method(settings: SolverSettings, axes: Sequence[Axis] = ()) -> ServerMethod:
+    """The server's half of the method asked for; guides need axes whose codes it knows."""
     if settings.method == "trip":
-        return TripServer(settings)
+        return TripServer(settings, axes)
     if settings.method in ("exact", "central"):
-        return ExactServer(settings)
+        return ExactServer(settings, axes)
     raise SettingsError(f"'{settings.method}' is not run in rounds")
 
 
@@ -97,7 +97,7 @@ def solve_federated(
         tensors, sums = {"central": pooled(list(given.values()))}, plain_sums
     members, exchange = gathered(tensors, settings, sums or plain_sums, listen)
     factors = start if start is not None else first_factors(axes, settings)
-    outcome = run_rounds(server_method(settings), exchange, factors, watch)
+    outcome = run_rounds(server_method(settings, axes), exchange, factors, watch)
     carriers = count_carriers(exchange, settings.n_components)
     patients = {name: member.state.patients for name, member in members.items()}
     solution = solution_of(outcome, exchange, axes, settings, patients, carriers=carriers)
@@ -157,6 +157,7 @@ def solution_of(
         squared_norm=outcome.totals.squared_norm,
         carriers=None if carriers is None else tuple(int(count) for count in carriers),
         notes=notes,
+        guided=outcome.guided,
         patient_factors=patient_factors,
     )
 

@@ -46,8 +46,8 @@ def solve_local(
     totals = exchange.sum("begin", begin, Totals.zeros())
     own = exchange.gather("own", begin, OwnFactors)
     averaged = average_matched({name: message.factors for name, message in own.items()})
-    factors, measures = release(exchange, averaged, settings)
-    penalties = ExactServer(settings).start(factors, totals).penalties
+    factors, measures, _ = release(exchange, averaged, settings)
+    penalties = ExactServer(settings, axes).start(factors, totals).penalties
     penalty = sum(p.value(factor) for p, factor in zip(penalties, factors, strict=True))
     objective = measures.squared_error + penalty
     seconds = time.perf_counter() - started
