@@ -131,8 +131,10 @@ def make_app(folder: Path, token: str, hosts: Iterable[str]) -> Starlette:
         name = {"content-disposition": 'attachment; filename="annotations.csv"'}
         return PlainTextResponse(text, media_type="text/csv", headers=name)
 
-    def live(_request: Request) -> Response:
-        return StreamingResponse(follow(desk.top, desk.run), media_type="text/event-stream")
+    def live(request: Request) -> Response:
+        ending = getattr(request.app.state, "ending", lambda: False)
+        events = follow(desk.top, desk.run, ending)
+        return StreamingResponse(events, media_type="text/event-stream")
 
     routes = [
         *(Route(path, page) for path in PAGES),

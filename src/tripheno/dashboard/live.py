@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +51,12 @@ class Follower:
                 yield event
 
 
-async def follow(folder: Path, run: Path) -> AsyncIterator[str]:
-    """Events of a run for as long as the reader listens."""
+async def follow(
+    folder: Path, run: Path, ending: Callable[[], bool] = lambda: False
+) -> AsyncIterator[str]:
+    """Events of a run for as long as the reader listens and the server is not ``ending``."""
     follower = Follower(folder, run)
-    while True:
+    while not ending():
         silent = True
         for event in follower.news():
             silent = False
