@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,26 +31,3 @@ def shared_data() -> Callable[[str], Path]:
         return folder / name
 
     return find
-
-
-@pytest.fixture
-def chromium(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """``chromium("--dump-dom", address)``: a fresh headless browser, or a reasoned skip."""
-    program = shutil.which("chromium")
-    if program is None:
-        if os.environ.get("TRIPHENO_REQUIRE_ALL") == "1":
-            pytest.fail("no chromium on this machine: .ci/run installs it")
-        pytest.skip("no chromium on this machine: pages are looked at in a real browser")
-    quiet = "no-sandbox disable-gpu no-first-run disable-background-networking hide-scrollbars"
-    quiet += " disable-component-update disable-sync headless enable-logging=stderr"
-    words = [program, *(f"--{word}" for word in quiet.split()), f"--user-data-dir={tmp_path}/user"]
-
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*words, *more], capture_output=True, text=True, timeout=90, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert "CONSOLE" not in done.stderr, done.stderr
-        return done
-
-    return run

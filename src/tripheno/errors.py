@@ -135,6 +135,16 @@ class BadKeyFile(SettingsError):
     code = "TRIP-E242"
 
 
+class BadGuide(SettingsError):
+    """A guided phenotype cannot be used.
+
+    A guide file has one table per phenotype, `["Heart failure"]`, with codes or labels by mode:
+    `diagnosis = ["I50.9"]`. At least one of a guide's codes must be in the data.
+    """
+
+    code = "TRIP-E250"
+
+
 # ── exit 3: data ──────────────────────────────────────────────────────────────────────────────
 
 

@@ -57,11 +57,11 @@ def approve(
     from datetime import UTC, datetime, timedelta
 
     from tripheno.errors import NotApproved
+    from tripheno.files import write_text
     from tripheno.privacy import approval
     from tripheno.privacy.manifest import read_manifest
     from tripheno.protocol.agreed import protocol_hash
     from tripheno.protocol.key_files import make_identity, read_identity
-    from tripheno.report.run_folder import write_text
 
     if make_key:
         _say_key(make_identity(key).fingerprint, key, form)
@@ -102,10 +102,10 @@ def settings(site_file: Path, federation_file: Path) -> tuple[Protocol, Site]:
 
 def write_preview(folder: Path, found: Preview, protocol: Protocol) -> None:
     """Manifest and summary; round one's bytes where only the owner can look."""
+    from tripheno.files import write_text
     from tripheno.privacy.approval import APPROVAL
     from tripheno.privacy.manifest import MANIFEST
     from tripheno.privacy.summary import SUMMARY, summary_of
-    from tripheno.report.run_folder import write_text
 
     local = folder / LOCAL
     local.mkdir(parents=True, exist_ok=True)

@@ -46,17 +46,19 @@ def rank(
     """Try several numbers of phenotypes over the hospitals and recommend one."""
     from tripheno.evaluation.rank import choose_rank
     from tripheno.evaluation.simulation import assemble
+    from tripheno.exchange.simulated import sums_for
+    from tripheno.files import write_text
     from tripheno.report.charts import as_svg, rank_chart
-    from tripheno.report.run_folder import write_text
     from tripheno.report.study import federation_from_files
     from tripheno.solver.settings import SolverSettings
 
     wanted = parse_ranks(ranks)
     settings = SolverSettings(method="exact", seed=seed, tol=tol, restarts=restarts)
     tensors, _ = federation_from_files(sites, hospitals, None, seed)
+    kind, sums = sums_for(None, len(tensors), seed)
     with Progress() as progress:
         choice = choose_rank(
-            assemble(tensors).tensors, wanted, settings, repeats=repeats,
+            assemble(tensors).tensors, wanted, settings, repeats=repeats, sums=sums,
             announce=lambda e: progress.say(
                 f"{e.rank} phenotypes: held-out error {e.held_out_error:.4f}"
             ),
@@ -64,6 +66,7 @@ def rank(
     advice = choice.recommendation
     result: dict[str, Any] = {
         "recommendation": {**asdict(advice), "text": advice.text},
+        "sums": kind,
         "evidence": [asdict(one) for one in choice.evidence],
     }
     out_dir.mkdir(parents=True, exist_ok=True)

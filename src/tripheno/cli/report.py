@@ -19,8 +19,9 @@ def report(
     form: FormatOption = Format.text,
 ) -> None:
     """Write the offline page of a run: one file, no network, no script."""
+    from tripheno.files import write_text
     from tripheno.report.page import render_page
-    from tripheno.report.run_folder import read_report, write_text
+    from tripheno.report.run_folder import read_report
 
     target = page or run / "report.html"
     text = render_page(read_report(run))

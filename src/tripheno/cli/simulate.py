@@ -126,9 +126,22 @@ def simulate(
         int | None,
         typer.Option(help="Drop codes that fewer people than this have, network-wide.", min=1),
     ] = None,
+    guide: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with codes that phenotypes start from and are pulled to."),
+    ] = None,
+    guide_pull: Annotated[
+        float, typer.Option(help="How strongly, as a multiple of ‖O‖²/R; 0: start only.", min=0.0)
+    ] = 0.03,
     compare: Annotated[
         bool, typer.Option(help="Run central and local too, to compare with.")
     ] = True,
+    halves: Annotated[
+        int,
+        typer.Option(
+            help="How often patients are split in two to see what comes back; 0: never.", min=0
+        ),
+    ] = 1,
     form: FormatOption = Format.text,
 ) -> None:
     """Run a federation of one machine's files, and compare it with pooled data."""
@@ -136,6 +149,7 @@ def simulate(
     from tripheno.exchange.simulated import SumsKind, sums_for
     from tripheno.report.run_folder import check_folder
     from tripheno.report.study import Study, federation_from_files, run_study
+    from tripheno.solver.guides import read_guides
     from tripheno.solver.settings import Method, SolverSettings
 
     started = time.perf_counter()
@@ -154,6 +168,8 @@ def simulate(
         split_penalty=split_penalty,
         distinctness=distinctness,
         relative_distinctness=relative_distinctness,
+        guides=read_guides(guide) if guide else (),
+        guide_pull=guide_pull,
     )
     if hospitals is None and skew is not None:
         raise SettingsError("--skew without --hospitals", fix="say how many hospitals to make")
@@ -173,7 +189,7 @@ def simulate(
         beside: tuple[Method, ...] = ("central", "local") if compare else ()
         study = Study(
             federation, settings, inputs, every=method is MethodChoice.all, beside=beside,
-            sums=kind,
+            sums=kind, halves=halves,
         )  # fmt: skip
         result = run_study(study, out_dir, started, announce=progress.iteration)
     show(result, out_dir, form)

@@ -32,6 +32,9 @@ def ui(
     number = door.getsockname()[1]
     token = secrets.token_urlsafe(24)
     app = make_app(folder, token, [f"127.0.0.1:{number}", f"localhost:{number}"])
-    out().print(f"http://127.0.0.1:{number}/?token={token}", markup=False)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    uvicorn.Server(config).run(sockets=[door])
+    server = uvicorn.Server(config)
+    app.state.ending = lambda: server.should_exit
+    door.listen()  # a browser that is quicker than the server waits instead of being refused
+    out().print(f"http://127.0.0.1:{number}/?token={token}", markup=False)
+    server.run(sockets=[door])

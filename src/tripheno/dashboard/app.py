@@ -35,6 +35,7 @@ from tripheno.dashboard.annotations import (
 from tripheno.dashboard.guard import Guard
 from tripheno.dashboard.live import follow
 from tripheno.errors import SettingsError, TriphenoError
+from tripheno.progress import STATUS, read_status
 from tripheno.report.page import charts_of, environment, page_context
 from tripheno.report.phenotypes import Phenotype
 from tripheno.report.run_folder import read_report, read_summary
@@ -53,14 +54,28 @@ class Desk:
     folder: Path
 
     @property
+    def top(self) -> Path:
+        """The folder of the run or study that is shown: this one, or the newest in it."""
+        kinds = ("run.json", STATUS)
+        if any((self.folder / name).is_file() for name in kinds):
+            return self.folder
+        found = [path for name in kinds for path in self.folder.glob(f"*/{name}")]
+        newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
+        return newest.parent if newest else self.folder
+
+    @property
     def run(self) -> Path:
         """The run folder whose phenotypes are shown."""
-        if (self.folder / "run.json").is_file():
-            if read_summary(self.folder)["method"] == "all":
-                return self.folder / "trip"
-            return self.folder
-        runs = sorted(self.folder.glob("*/run.json"), key=lambda path: path.stat().st_mtime)
-        return runs[-1].parent if runs else self.folder
+        top = self.top
+        if (top / "run.json").is_file():
+            return top / "trip" if read_summary(top)["method"] == "all" else top
+        status = read_status(top)
+        return top / "trip" if status and status["run"] == "trip" else top
+
+    def unfinished(self) -> dict[str, Any] | None:
+        """The status of a run that has no result yet; nothing for one that is complete."""
+        top = self.top
+        return None if (top / "run.json").is_file() else read_status(top)
 
     @property
     def annotations(self) -> Path:
@@ -77,14 +92,20 @@ class Desk:
 def make_app(folder: Path, token: str, hosts: Iterable[str]) -> Starlette:
     """The dashboard over a run or study folder."""
     desk = Desk(folder)
-    read_report(desk.run)  # a folder that is no run is refused before the first page
+    if desk.unfinished() is None:
+        read_report(desk.run)  # a folder that is no run is refused before the first page
     templates = environment()
     templates.loader = ChoiceLoader(
         [PackageLoader("tripheno.dashboard"), PackageLoader("tripheno.report")]
     )
 
     def page(request: Request) -> Response:
-        template = templates.get_template(f"{PAGES[request.url.path].lower()}.html")
+        path = request.url.path
+        status = desk.unfinished()
+        if status is not None:
+            context = {"pages": PAGES, "here": path, "folder": desk.folder.name, "status": status}
+            return HTMLResponse(templates.get_template("running.html").render(**context))
+        template = templates.get_template(f"{PAGES[path].lower()}.html")
         return HTMLResponse(template.render(**_context(desk, request)))
 
     async def said(request: Request) -> Response:
@@ -110,8 +131,10 @@ def make_app(folder: Path, token: str, hosts: Iterable[str]) -> Starlette:
         name = {"content-disposition": 'attachment; filename="annotations.csv"'}
         return PlainTextResponse(text, media_type="text/csv", headers=name)
 
-    def live(_request: Request) -> Response:
-        return StreamingResponse(follow(desk.run / "history.jsonl"), media_type="text/event-stream")
+    def live(request: Request) -> Response:
+        ending = getattr(request.app.state, "ending", lambda: False)
+        events = follow(desk.top, desk.run, ending)
+        return StreamingResponse(events, media_type="text/event-stream")
 
     routes = [
         *(Route(path, page) for path in PAGES),
@@ -140,7 +163,10 @@ def _context(desk: Desk, request: Request) -> dict[str, Any]:
     names = names_of(heard)
     named = [replace(p, name=names.get(p.number, p.name)) for p in report.phenotypes]
     if blind:
-        named = [replace(p, origin=None, prevalence=None, stability=None) for p in named]
+        named = [
+            replace(p, origin=None, prevalence=None, stability=None, stability_halves=None)
+            for p in named
+        ]
     wanted, kind = request.query_params.get("q", ""), request.query_params.get("kind", "")
     report = replace(report, phenotypes=named)
     path = request.url.path

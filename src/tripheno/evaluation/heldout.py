@@ -1,4 +1,8 @@
-"""Does a model foretell counts it has not seen? And does it hold together as a model?"""
+"""Does a model foretell counts it has not seen? And does it hold together as a model?
+
+The mathematics and the messages are those of ``solver/diagnosis.py``; here the hospitals sit in one
+process, and answer through the same sums as everything else.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tripheno.exchange import Exchange, InProcessChannel, MakeSums, plain_sums
+from tripheno.exchange.sums import Handler, Hospital, handler
+from tripheno.solver import diagnosis
+from tripheno.solver.diagnosis import AskCore, Foretell
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import gram_of_others
-from tripheno.tensor.rows import regular, solve_rows
 
 
 def halves(
@@ -30,62 +36,35 @@ def held_out_error(
     rng: np.random.Generator,
     *,
     nonnegative: bool,
+    sums: MakeSums = plain_sums,
 ) -> float:
-    """‖O − X‖²/‖O‖² over cells of unseen patients at codes unseen for them.
+    """How badly these hospitals' counts are foretold; each contributes two numbers twice."""
 
-    The codes of the last mode are split in two. From one part of a new patient's cells the
-    memberships are estimated, the other part is foretold, and the other way round. Components that
-    fit noise make this error rise. Each hospital contributes two sums.
-    """
-    size = len(features[-1])
-    part = rng.permutation(size) < size // 2
-    error = norm = 0.0
-    for seen in (part, ~part):
-        for tensor in tensors.values():
-            parts = _foretell(tensor, features, seen, nonnegative)
-            error, norm = error + parts[0], norm + parts[1]
-    return error / norm if norm else 1.0
+    def answer(tensor: CountTensor) -> Handler:
+        return handler(Foretell, lambda asked: diagnosis.foretell(tensor, asked))
 
-
-def _foretell(
-    tensor: CountTensor, features: Sequence[np.ndarray], seen: np.ndarray, nonnegative: bool
-) -> tuple[float, float]:
-    """One hospital's squared error and squared norm over the codes not seen."""
-    *others, last = features
-    known = [*others, last * seen[:, None]]
-    hidden = [*others, last * ~seen[:, None]]
-    gram, _ = regular(gram_of_others(known))
-    rows = solve_rows(tensor.cells.patient_product(known), gram, nonnegative=nonnegative)
-    inner = float((rows * tensor.cells.patient_product(hidden)).sum())
-    model = float(((rows.T @ rows) * gram_of_others(hidden)).sum())
-    counts = tensor.cells.values[~seen[tensor.cells.indices[:, -1]]].astype(np.float64)
-    norm = float(counts @ counts)
-    return norm - 2.0 * inner + model, norm
+    exchange = _asked({name: {"foretell": answer(t)} for name, t in tensors.items()}, sums)
+    return diagnosis.held_out_error(exchange, features, rng, nonnegative=nonnegative)
 
 
 def core_consistency(
     tensors: Mapping[str, CountTensor],
     patient_factors: Mapping[str, np.ndarray],
     features: Sequence[np.ndarray],
+    *,
+    sums: MakeSums = plain_sums,
 ) -> float:
-    """Bro and Kiers' core consistency: 100·(1 − ‖G − I‖²/R), I the superdiagonal.
+    """Core consistency over these hospitals: 100 for a perfect model of its rank."""
 
-    G = O ×₁A⁽¹⁾⁺ ×₂A⁽²⁾⁺ …. The patients' pseudo-inverse is (ΣA_kᵀA_k)⁻¹A_kᵀ, so each hospital
-    contributes A_kᵀA_k and an array of components × components × …, and no patient's row.
-    """
-    rank = features[0].shape[1]
-    inverses = [np.ascontiguousarray(np.linalg.pinv(factor).T) for factor in features]
-    gram = sum(rows.T @ rows for rows in patient_factors.values())
-    columns = np.indices((rank,) * len(features)).reshape(len(features), -1)
-    core = np.zeros((rank, columns.shape[1]))
-    step = max(rank, 4096 // rank)
-    for name, tensor in tensors.items():
-        for start in range(0, columns.shape[1], step):
-            chosen = columns[:, start : start + step]
-            pairs = zip(inverses, chosen, strict=True)
-            product = tensor.cells.patient_product([inverse[:, c] for inverse, c in pairs])
-            core[:, start : start + step] += patient_factors[name].T @ product
-    core = np.linalg.pinv(gram) @ core
-    ideal = np.zeros((rank,) * (len(features) + 1))
-    ideal[(np.arange(rank),) * ideal.ndim] = 1.0
-    return float(100.0 * (1.0 - ((core - ideal.reshape(rank, -1)) ** 2).sum() / rank))
+    def answer(tensor: CountTensor, rows: np.ndarray) -> Handler:
+        return handler(AskCore, lambda asked: diagnosis.core_parts(tensor, rows, asked))
+
+    handlers = {name: {"core": answer(t, patient_factors[name])} for name, t in tensors.items()}
+    return diagnosis.core_consistency(_asked(handlers, sums), features)
+
+
+def _asked(handlers: Mapping[str, dict[str, Handler]], sums: MakeSums) -> Exchange:
+    """The hospitals at their desks, each question a run of its own under keys of its own."""
+    own, server = sums(tuple(handlers))
+    responders = {name: Hospital(name, own[name], h).respond for name, h in handlers.items()}
+    return Exchange(InProcessChannel(responders), server)

@@ -55,10 +55,11 @@ class Origin:
 def own_models(federation: Federation, settings: SolverSettings) -> dict[str, Solution]:
     """What each hospital finds from its own patients, on the common axes.
 
-    In a simulation all of them are at hand. A real federation learns them only where every
+    Guides are left out: a seed that every hospital starts from would be found everywhere. In a
+    simulation all of them are at hand. A real federation learns them only where every
     hospital has agreed to release its own phenotypes, as the `local` baseline does.
     """
-    alone = replace(settings, method="central", track_rmse=False)
+    alone = replace(settings, method="central", track_rmse=False, guides=())
     with warnings.catch_warnings():
         # a hospital too small for the rank is the very thing to be seen
         warnings.simplefilter("ignore", TriphenoWarning)

@@ -1,4 +1,7 @@
-"""Who has a phenotype, how many there are, and which of those numbers may be shown."""
+"""How many patients have a phenotype, and which of those numbers may be shown.
+
+Who has one is said in ``solver/diagnosis.py``, for hospitals count at home.
+"""
 
 from __future__ import annotations
 
@@ -7,39 +10,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tripheno.privacy.small_cells import shown_counts
+from tripheno.solver.diagnosis import carriers
+
 MIN_CELL = 11  # counts of people below it are not shown
-LEAST_COUNTS = 3.0  # a phenotype must account for this many of a patient's counts
-LEAST_SHARE = 0.1  # and for this share of all counts the model expects of the patient
-
-
-def expected_counts(patient_factor: np.ndarray, features: Sequence[np.ndarray]) -> np.ndarray:
-    """m_ir = |a_ir| · Π_n Σ_j |A⁽ⁿ⁾_jr|: how many of a patient's counts a phenotype stands for.
-
-    Unlike the bare membership it does not depend on how the factors are scaled.
-    """
-    sums = [np.abs(factor).sum(axis=0) for factor in features]
-    return np.asarray(np.abs(patient_factor) * np.prod(sums, axis=0))
-
-
-def carriers(patient_factor: np.ndarray, features: Sequence[np.ndarray]) -> np.ndarray:
-    """Which patient (row) has which phenotype (column).
-
-    A patient has a phenotype that stands for at least 3 of the patient's counts and at least a
-    tenth of all counts that the model expects of the patient.
-    """
-    counts = expected_counts(patient_factor, features)
-    enough = np.maximum(LEAST_SHARE * counts.sum(axis=1, keepdims=True), LEAST_COUNTS)
-    return np.asarray(counts >= enough)
 
 
 @dataclass(frozen=True)
 class Prevalence:
-    """How many patients have one phenotype; ``None`` is a number that may not be shown."""
+    """How many patients have one phenotype; ``None`` is a number that may not be shown.
+
+    At a coordinator, who knows sums only, there are no hospitals in it.
+    """
 
     patients: dict[str, int | None]
     share: dict[str, float | None]
     total: int | None
     min_cell: int = MIN_CELL
+    total_share: float | None = None
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -50,24 +38,44 @@ class Prevalence:
 def shown_prevalence(
     counts: Mapping[str, int], sizes: Mapping[str, int], min_cell: int = MIN_CELL
 ) -> Prevalence:
-    """What may be shown of one phenotype's counts.
+    """What may be shown of one phenotype's counts, the hospitals' sizes being known.
 
-    A hospital's count is withheld when fewer than ``min_cell`` people have the phenotype (none
-    included), or when fewer than that, but someone, do not have it. The total is given only when no
-    part of it is withheld: from a total and all parts but one the last part follows, and the sum of
-    two small parts is small itself.
+    A hospital's count is withheld when 1 to ``min_cell`` − 1 people have the phenotype, or do not
+    have it. Further counts, and the total where need be, are withheld until no hidden one follows
+    from what is shown (``privacy/small_cells.py``), neither of those who have it nor of the others.
     """
-    patients: dict[str, int | None] = {}
-    for name, count in counts.items():
-        others = sizes[name] - count
-        small = count < min_cell or 0 < others < min_cell
-        patients[name] = None if small else int(count)
-    visible = [count for count in patients.values() if count is not None]
-    whole = len(visible) == len(patients)
-    share = {
-        name: None if count is None else count / sizes[name] for name, count in patients.items()
+    names = list(counts)
+    having = shown_counts([int(counts[name]) for name in names], min_cell)
+    lacking = shown_counts([sizes[name] - int(counts[name]) for name in names], min_cell)
+    patients: dict[str, int | None] = {
+        name: None if have is None or lack is None else have
+        for name, have, lack in zip(names, having.parts, lacking.parts, strict=True)
     }
-    return Prevalence(patients, share, sum(visible) if whole else None, min_cell)
+    share = {
+        name: None if count is None else count / max(sizes[name], 1)
+        for name, count in patients.items()
+    }
+    total = None if lacking.total is None else having.total
+    if total is not None and _tells(patients, sizes, total, min_cell):
+        total = None
+    everyone = max(sum(sizes[name] for name in names), 1)
+    return Prevalence(patients, share, total, min_cell, None if total is None else total / everyone)
+
+
+def _tells(
+    patients: Mapping[str, int | None], sizes: Mapping[str, int], total: int, min_cell: int
+) -> bool:
+    """Whether a total leaves a hidden count fewer than ``min_cell`` possible values.
+
+    The hidden counts add up to a known number, and none is larger than its hospital.
+    """
+    hidden = [name for name, count in patients.items() if count is None]
+    rest = total - sum(count for count in patients.values() if count is not None)
+    room = sum(sizes[name] for name in hidden)
+    return any(
+        min(size, rest) - max(0, rest - (room - size)) < min(min_cell - 1, size)
+        for size in (sizes[name] for name in hidden)
+    )
 
 
 def prevalence_of(
@@ -75,7 +83,7 @@ def prevalence_of(
     features: Sequence[np.ndarray],
     min_cell: int = MIN_CELL,
 ) -> list[Prevalence]:
-    """One :class:`Prevalence` per phenotype, from each hospital's own count of its patients."""
+    """One :class:`Prevalence` per phenotype, where every hospital's patients are at hand."""
     counts = {
         name: carriers(factor, features).sum(axis=0) for name, factor in patient_factors.items()
     }
@@ -85,3 +93,16 @@ def prevalence_of(
         shown_prevalence({name: int(c[r]) for name, c in counts.items()}, sizes, min_cell)
         for r in range(rank)
     ]
+
+
+def prevalence_of_sums(
+    totals: Sequence[int], patients: int, min_cell: int = MIN_CELL
+) -> list[Prevalence]:
+    """One :class:`Prevalence` per phenotype from the sum over all hospitals, and no more."""
+
+    def shown(total: int) -> Prevalence:
+        small = any(0 < people < min_cell for people in (total, patients - total))
+        share = None if small else total / max(patients, 1)
+        return Prevalence({}, {}, None if small else total, min_cell, share)
+
+    return [shown(int(total)) for total in totals]

@@ -11,6 +11,7 @@ import numpy as np
 from tripheno.errors import SettingsError
 from tripheno.evaluation.heldout import core_consistency, halves, held_out_error
 from tripheno.evaluation.stability import matched, quiet_fit
+from tripheno.exchange import MakeSums, plain_sums
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import factor_match_score
@@ -63,12 +64,13 @@ def choose_rank(
     settings: SolverSettings,
     *,
     repeats: int = 1,
+    sums: MakeSums = plain_sums,
     announce: Callable[[RankEvidence], None] | None = None,
 ) -> RankChoice:
     """Fit every rank over the hospitals, whole and in halves, and weigh the evidence.
 
     Every fit is a federated one, the halves are split at home, and held-out error and core
-    consistency are ratios of sums over hospitals: no patient moves.
+    consistency are made from sums over hospitals (``solver/diagnosis.py``): no patient moves.
     """
     if not ranks:
         raise SettingsError("There is no rank to try", fix="--ranks 2:20")
@@ -77,36 +79,39 @@ def choose_rank(
         raise SettingsError(f"{few[0]} has fewer than 4 patients", why="halves would be empty")
     found = []
     for rank in ranks:
-        found.append(weigh(tensors, replace(settings, n_components=rank), repeats))
+        found.append(weigh(tensors, replace(settings, n_components=rank), repeats, sums))
         if announce is not None:
             announce(found[-1])
     return RankChoice(tuple(found), recommend(found))
 
 
 def weigh(
-    tensors: Mapping[str, CountTensor], settings: SolverSettings, repeats: int
+    tensors: Mapping[str, CountTensor],
+    settings: SolverSettings,
+    repeats: int,
+    sums: MakeSums = plain_sums,
 ) -> RankEvidence:
     """The evidence for one rank."""
     settings = replace(settings, track_rmse=False, bias=False)
     nonnegative = settings.constraint != "none"
-    whole = quiet_fit(tensors, settings)
+    whole = quiet_fit(tensors, settings, sums)
     folds, alike, models = [], [], []
     for repeat in range(repeats):
         parts = halves(tensors, np.random.default_rng([settings.seed, repeat]))
-        pair = [quiet_fit(part, settings) for part in parts]
+        pair = [quiet_fit(part, settings, sums) for part in parts]
         alike.append(factor_match_score(pair[0].factors, pair[1].factors))
         models += pair
         for model, unseen in zip(pair, parts[::-1], strict=True):
             rng = np.random.default_rng([settings.seed, repeat, 1])
-            folds.append(held_out_error(unseen, model.factors, rng, nonnegative=nonnegative))
-    norm = sum(tensor.squared_norm for tensor in tensors.values())
+            error = held_out_error(unseen, model.factors, rng, nonnegative=nonnegative, sums=sums)
+            folds.append(error)
     patients = whole.patient_factors
     if set(patients) != set(tensors):
         raise SettingsError(f"'{settings.method}' keeps no patients by hospital", fix="use exact")
     return RankEvidence(
         settings.n_components,
-        1.0 - whole.objective / norm,
-        core_consistency(tensors, patients, whole.factors),
+        1.0 - whole.objective / whole.squared_norm,
+        core_consistency(tensors, patients, whole.factors, sums=sums),
         float(np.mean(alike)),
         float(np.mean(folds)),
         tuple(folds),

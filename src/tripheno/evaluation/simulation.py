@@ -12,7 +12,7 @@ import numpy as np
 
 from tripheno.errors import EmptyTensor, SettingsError, TooManyHospitals
 from tripheno.evaluation.doors import alignment_doors, counting_doors
-from tripheno.exchange import Guard, MakeSums
+from tripheno.exchange import Guard, Listener, MakeSums
 from tripheno.exchange.channel import open_door
 from tripheno.privacy.audit import Minutes
 from tripheno.privacy.small_cells import codes_alone, people_per_code, without_small_cells
@@ -136,6 +136,7 @@ def run_methods(
     *,
     sums: MakeSums | None = None,
     announce: Announce | None = None,
+    listeners: Mapping[Method, Listener] | None = None,
     guards: Mapping[Method, Guard] | None = None,
 ) -> dict[Method, Solution]:
     """Every method from the same start on the same federation."""
@@ -147,6 +148,8 @@ def run_methods(
                 announce(method, line)
 
         chosen = replace(settings, method=method)
-        guard = (guards or {}).get(method, open_door)
-        found[method] = fit(federation.tensors, chosen, sums=sums, watch=watch, guard=guard)
+        found[method] = fit(
+            federation.tensors, chosen, sums=sums, watch=watch,
+            listen=(listeners or {}).get(method), guard=(guards or {}).get(method, open_door),
+        )  # fmt: skip
     return found

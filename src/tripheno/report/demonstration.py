@@ -10,11 +10,12 @@ from typing import Any
 from tripheno.evaluation.recovery import Recovered, recovery
 from tripheno.evaluation.simulation import Announce, Federation, assemble
 from tripheno.exchange.simulated import SecureSums
+from tripheno.progress import ProgressLog
 from tripheno.provenance import fingerprint
 from tripheno.records.synthetic import SyntheticNetwork, synthetic_network
 from tripheno.records.synthetic_presets import DEMO_RANK, demo_settings
 from tripheno.report.phenotypes import phenotypes_of
-from tripheno.report.study import Study, run_study
+from tripheno.report.study import Study, progress_log, run_logged
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Solution
@@ -34,21 +35,33 @@ def demonstrate(
     for name, tensor in tensors.items():
         sizes = " × ".join(f"{axis.size} {axis.mode} codes" for axis in tensor.axes)
         say(f"{name}: {tensor.patients:,} patients × {sizes}, {tensor.nonzeros:,} cells")
-    say(f"choosing the best of {STARTS} starts")
-    settings = SolverSettings(
-        n_components=DEMO_RANK, restarts=RESTARTS, seed=_best_start(federation, seed)
-    )
+    settings = SolverSettings(n_components=DEMO_RANK, restarts=RESTARTS)
+    with progress_log(federation, settings, folder) as log:
+        say(f"choosing the best of {STARTS} starts")
+        log.stage(f"choosing the best of {STARTS} starts (exact)", STARTS)
+        settings = replace(settings, seed=_best_start(federation, seed, log))
+        study = _study(federation, settings, seed)
+        result = run_logged(study, folder, started, log, announce)
+    return {**result, **_findings(network, federation, result)}
+
+
+def _study(federation: Federation, settings: SolverSettings, seed: int) -> Study:
+    """`trip` beside the other methods; a hospital alone has the same chance of a good start."""
     inputs = {"synthetic": fingerprint({"preset": "demo", "seed": seed})}
     beside: tuple[Method, ...] = ("central", "exact", "local")
-    own = replace(settings, seed=seed, restarts=STARTS)  # a hospital alone has the same chance
-    study = Study(federation, settings, inputs, beside=beside, own=own)
-    result = run_study(study, folder, started, announce)
+    own = replace(settings, seed=seed, restarts=STARTS)
+    return Study(federation, settings, inputs, beside=beside, own=own)
+
+
+def _findings(
+    network: SyntheticNetwork, federation: Federation, result: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What was planted and where it was found again."""
     planted = [phenotype.name for phenotype in network.planted]
     together = _recovered(network, federation, result["solutions"]["trip"])
     alone = {name: _recovered(network, federation, model) for name, model in result["own"].items()}
     shown = result["solutions"]["trip"]
-    result["hospitals"] = list(tensors)
-    result["planted"] = [
+    rows = [
         {
             "name": name,
             "together": together[i].found,
@@ -57,17 +70,24 @@ def demonstrate(
         }
         for i, name in enumerate(planted)
     ]
-    result["phenotypes"] = _phenotype_rows(shown, together)
-    result["sentences"] = _sentences(result)
-    return result
+    return {
+        "hospitals": list(federation.tensors),
+        "planted": rows,
+        "phenotypes": _phenotype_rows(shown, together),
+        "sentences": _sentences(rows, result["comparison"]),
+    }
 
 
-def _best_start(federation: Federation, seed: int) -> int:
+def _best_start(federation: Federation, seed: int, log: ProgressLog) -> int:
     """The seed whose start ends lowest, found by the federation itself with the cheapest method."""
     settings = SolverSettings(
         DEMO_RANK, "exact", restarts=STARTS, seed=seed, track_rmse=False, tol=1e-5
     )
-    return fit(federation.tensors, settings, sums=SecureSums(seed)).settings.seed
+    found = fit(
+        federation.tensors, settings, sums=SecureSums(seed), listen=log.listen,
+        watch=lambda line: log.iteration(line._asdict(), shown=False),
+    )  # fmt: skip
+    return found.settings.seed
 
 
 def _recovered(
@@ -91,12 +111,11 @@ def _phenotype_rows(solution: Solution, together: list[Recovered]) -> list[dict[
     ]
 
 
-def _sentences(result: Mapping[str, Any]) -> list[str]:
+def _sentences(planted: list[dict[str, Any]], comparison: list[dict[str, Any]]) -> list[str]:
     """What the tables say, in words."""
-    planted = result["planted"]
     hidden = [row["name"] for row in planted if row["together"] and not any(row["alone"].values())]
     single = [row["name"] for row in planted if row["together"] and sum(row["alone"].values()) == 1]
-    gaps = {row["method"]: row for row in result["comparison"]}
+    gaps = {row["method"]: row for row in comparison}
     trip = gaps["trip"]
     sentences = [
         f"TRIP is within {abs(100 * trip['rmse_gap']):.4f} % of pooled data and finds the same "

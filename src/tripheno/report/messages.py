@@ -6,6 +6,7 @@ from typing import Any
 
 _TOTALS = ("Totals", "squared counts, cells and patients, summed", "3 numbers")
 _MEASURES = ("Measures", "two squared errors and the patients’ Gram matrix", "R² + 2 numbers")
+_CARRIERS = ("Carriers", "how many patients have each phenotype", "R numbers")
 _BY_METHOD: dict[str, list[tuple[str, str, str]]] = {
     "trip": [
         ("Proposal", "the hospital’s weighted view of one mode’s factor", "codes × R + 2R + 6"),
@@ -32,5 +33,5 @@ def what_left(run: dict[str, Any]) -> list[dict[str, str]]:
                 "size": "cells × modes",
             }
         ]
-    rows = [_TOTALS, *_BY_METHOD[run["method"]], _MEASURES]
+    rows = [_TOTALS, *_BY_METHOD[run["method"]], _MEASURES, _CARRIERS]
     return [{"name": name, "holds": holds, "size": size} for name, holds, size in rows]

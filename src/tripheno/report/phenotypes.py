@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tripheno.errors import TriphenoWarning
 from tripheno.evaluation.origin import Origin
 from tripheno.evaluation.prevalence import Prevalence
+from tripheno.solver.guides import followed, guide_columns
 from tripheno.solver.solution import Solution
 from tripheno.tensor.factors import similarity_matrix
 from tripheno.vocabulary.axis import Axis
 
 CUMULATIVE_SHARE = 0.8  # a phenotype's codes are shown until they hold this share of its weight
 MOST_CODES = 10
+FOLLOWED_FROM = 0.2  # of a guided phenotype's weight, on the codes it was seeded with
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,20 @@ class Unknown:
 
 
 @dataclass(frozen=True)
+class Guided:
+    """The codes a phenotype was seeded with, and the part of its weight that is on them."""
+
+    name: str
+    codes: int
+    held: float
+
+    @property
+    def followed(self) -> bool:
+        """Whether the data stayed with the seed; else the phenotype does not bear its name."""
+        return self.held >= FOLLOWED_FROM
+
+
+@dataclass(frozen=True)
 class Phenotype:
     """One component in words."""
 
@@ -63,13 +81,17 @@ class Phenotype:
     unknown: dict[str, Unknown] = field(default_factory=dict)
     origin: Origin | None = None
     prevalence: Prevalence | None = None
-    stability: float | None = None  # mean factor match over restarts or halves
+    guided: Guided | None = None
+    stability: float | None = None  # mean factor match with the other starts
+    stability_halves: float | None = None  # and with models of halves of the patients
 
     @property
     def title(self) -> str:
-        """A given name, or the leading code of the mode that says most about a disease."""
+        """A given name, else that of its guide, else the leading code of a mode of diseases."""
         if self.name:
             return self.name
+        if self.guided and self.guided.followed:
+            return self.guided.name
         speaking = ("diagnosis", "condition")
         modes = sorted(self.codes, key=lambda mode: mode not in speaking)
         leading = [self.codes[mode][0].name for mode in modes if self.codes[mode]]
@@ -89,6 +111,7 @@ class Evidence:
     origins: list[Origin] | None = None
     prevalence: list[Prevalence] | None = None
     stability: list[float] | None = None
+    stability_halves: list[float] | None = None
 
 
 def phenotypes_of(
@@ -98,6 +121,7 @@ def phenotypes_of(
 ) -> list[Phenotype]:
     """Every component of a solution as a phenotype, numbered from 1 by weight."""
     evidence = evidence or Evidence()
+    guided = _guided(solution)
     total = float((solution.weights**2).sum()) or 1.0
     specific = [specificity(factor, solution.weights) for factor in solution.factors]
     alike = similarity_matrix(solution.factors, solution.factors)
@@ -118,11 +142,29 @@ def phenotypes_of(
                 name=(names or {}).get(r),
                 overlap=Overlap(nearest + 1, float(alike[r, nearest])) if len(alike) > 1 else None,
                 unknown={mode: u for mode, u in unknown.items() if u.codes},
+                guided=guided.get(r),
                 origin=evidence.origins[r] if evidence.origins else None,
                 prevalence=evidence.prevalence[r] if evidence.prevalence else None,
                 stability=evidence.stability[r] if evidence.stability else None,
+                stability_halves=evidence.stability_halves[r]
+                if evidence.stability_halves
+                else None,
             )
         )
+    return found
+
+
+def _guided(solution: Solution) -> dict[int, Guided]:
+    """Component → what became of its guide."""
+    guides = solution.settings.guides if solution.guided else ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TriphenoWarning)  # said when the run began
+        columns = guide_columns(solution.axes, guides, len(solution.weights))
+    found = {}
+    for own, (guide, component) in enumerate(zip(guides, solution.guided, strict=True)):
+        known = sum(int(np.count_nonzero(column[:, own])) for column in columns)
+        held = followed(solution.factors, columns, component, own)
+        found[component] = Guided(guide.name, known, held)
     return found
 
 
@@ -173,11 +215,13 @@ def to_plain(phenotype: Phenotype) -> dict[str, Any]:
         "share": phenotype.share,
         "overlap": asdict(phenotype.overlap) if phenotype.overlap else None,
         "unknown": {mode: asdict(unknown) for mode, unknown in phenotype.unknown.items()},
+        "guided": asdict(phenotype.guided) if phenotype.guided else None,
         "origin": {"kind": origin.kind, "text": origin.text, "similarity": origin.similarity}
         if origin
         else None,
         "prevalence": asdict(phenotype.prevalence) if phenotype.prevalence else None,
         "stability": phenotype.stability,
+        "stability_halves": phenotype.stability_halves,
         "codes": {
             mode: [{**asdict(code), "label": code.name} for code in ranked]
             for mode, ranked in phenotype.codes.items()
@@ -195,6 +239,7 @@ def from_plain(plain: Mapping[str, Any]) -> Phenotype:
         for mode, ranked in plain["codes"].items()
     }
     overlap, origin, prevalence = (plain[key] for key in ("overlap", "origin", "prevalence"))
+    guided = plain.get("guided")
     return Phenotype(
         number=plain["phenotype"],
         weight=plain["weight"],
@@ -203,7 +248,9 @@ def from_plain(plain: Mapping[str, Any]) -> Phenotype:
         name=plain["name"],
         overlap=Overlap(**overlap) if overlap else None,
         unknown={mode: Unknown(**unknown) for mode, unknown in plain["unknown"].items()},
+        guided=Guided(**guided) if guided else None,
         origin=Origin(dict(origin["similarity"])) if origin else None,
         prevalence=Prevalence(**prevalence) if prevalence else None,
         stability=plain["stability"],
+        stability_halves=plain.get("stability_halves"),
     )

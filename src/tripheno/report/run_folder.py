@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,8 @@ from tripheno import __version__
 from tripheno.errors import OutputExists, RunNotFound
 from tripheno.evaluation.communication import seconds_at_15_mbps
 from tripheno.evaluation.simulation import Comparison, Federation
+from tripheno.files import write_text
+from tripheno.progress import HISTORY, STATUS
 from tripheno.report.phenotypes import Phenotype, from_plain, to_plain
 from tripheno.solver.solution import Solution
 from tripheno.vocabulary.axis import Axis
@@ -88,7 +89,8 @@ def check_folder(folder: Path) -> None:
     """Refuse a folder that holds something else; an older run is replaced file by file."""
     if folder.exists() and not folder.is_dir():
         raise OutputExists(f"{folder} is a file", fix="name another folder with --out")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file():
+    ours = any((folder / name).is_file() for name in ("run.json", STATUS, HISTORY))
+    if folder.is_dir() and any(folder.iterdir()) and not ours:
         raise OutputExists(f"{folder} is not empty and is no run", fix="name another --out")
 
 
@@ -107,7 +109,7 @@ def write_run(folder: Path, run: Run) -> None:
     write_text(folder / "phenotypes.csv", _phenotype_csv(run.phenotypes))
     write_text(folder / "comparison.json", _json(dict(run.comparison)))
     lines = [json.dumps(line._asdict()) for line in solution.history]
-    write_text(folder / "history.jsonl", "\n".join(lines) + "\n")
+    write_text(folder / HISTORY, "\n".join(lines) + "\n")
     _write_patients(folder / "local", solution)
     write_text(folder / "run.json", _json(run.summary()))
 
@@ -129,7 +131,7 @@ def read_report(folder: Path) -> Report:
         return read_report(folder / "trip")
     try:
         phenotypes = json.loads((folder / "phenotypes.json").read_text(encoding="utf-8"))
-        lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (folder / HISTORY).read_text(encoding="utf-8").splitlines()
         comparison = folder / "comparison.json"
         beside = json.loads(comparison.read_text(encoding="utf-8")) if comparison.exists() else {}
         return Report(
@@ -154,16 +156,6 @@ def read_summary(folder: Path) -> dict[str, Any]:
     except ValueError:
         raise RunNotFound(f"{path} cannot be read", fix="run it again") from None
     return dict(summary)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write whole or not at all: a temporary name, flushed to disk, then renamed."""
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
 
 
 def _json(value: Any) -> str:

@@ -25,19 +25,25 @@ from tripheno.evaluation.simulation import (
     run_methods,
     share_out,
 )
+from tripheno.evaluation.stability import half_models, matched
+from tripheno.exchange import Listener
 from tripheno.exchange.keys import Identity, from_seed
 from tripheno.exchange.simulated import SumsKind, sums_for
+from tripheno.files import write_text
 from tripheno.privacy.audit import AuditLog
+from tripheno.progress import ProgressLog, Status, both
 from tripheno.provenance import file_fingerprint, provenance
 from tripheno.report.models_table import models_table
 from tripheno.report.page import render_page
 from tripheno.report.phenotypes import Evidence, phenotypes_of
-from tripheno.report.run_folder import Run, read_report, write_run, write_text
+from tripheno.report.run_folder import Run, read_report, write_run
 from tripheno.solver.settings import Method, SolverSettings
-from tripheno.solver.solution import Solution
+from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.reading import read_tensor
 
+FEWEST_TO_SPLIT = 4  # patients of a hospital
+HALVES_TOLERANCE = 1e-4  # models that are only compared need not settle to the last digit
 EVERY_METHOD: tuple[Method, ...] = ("central", "exact", "trip", "local")
 
 
@@ -53,6 +59,7 @@ class Study:
     own: SolverSettings | None = None  # for each hospital's own model; None: the same settings
     names: Mapping[str, dict[int, str]] = field(default_factory=dict)  # method → component → name
     sums: SumsKind | None = None  # secure from three hospitals on, if not said
+    halves: int = 1  # how often patients are split in two to see whether phenotypes come back
 
 
 def federation_from_files(
@@ -85,49 +92,106 @@ def _site_names(sites: Sequence[Path]) -> list[str]:
     return [f"{name}-{k + 1}" for k, name in enumerate(names)]
 
 
+STAGES: dict[Method, str] = {
+    "central": "all patients in one place (central)",
+    "exact": "the hospitals together (exact)",
+    "trip": "the hospitals together (trip)",
+    "local": "every hospital alone, then averaged (local)",
+}
+
+
+def progress_log(
+    federation: Federation, settings: SolverSettings, folder: Path, *, every: bool = False
+) -> ProgressLog:
+    """The log that the dashboard follows; a simulation may know every hospital's size."""
+    hospitals = [
+        {"name": name, "patients": tensor.patients, "nonzeros": tensor.nonzeros}
+        for name, tensor in federation.tensors.items()
+    ]
+    run = "trip" if every else ""
+    status = Status(settings.method, settings.n_components, settings.max_iter, run=run)
+    return ProgressLog(folder, status, hospitals)
+
+
 def run_study(
     study: Study, folder: Path, started: float, announce: Announce | None = None
 ) -> dict[str, Any]:
     """Run, write the folder, and give back the summary, the comparison and the solutions."""
+    with progress_log(study.federation, study.settings, folder, every=study.every) as log:
+        return run_logged(study, folder, started, log, announce)
+
+
+def run_logged(
+    study: Study,
+    folder: Path,
+    started: float,
+    log: ProgressLog,
+    announce: Announce | None = None,
+) -> dict[str, Any]:
+    """The same within a log that was begun already."""
     settings = study.settings
-    wanted = {settings.method, *study.beside}
-    methods = [m for m in EVERY_METHOD if study.every or m in wanted]
-    kind, sums = sums_for(study.sums, len(study.federation.tensors), settings.seed)
-    audited: list[Method] = [method for method in methods if method != "central"]
-    logs: dict[Method, AuditLog] = {method: _audit_log(study, method) for method in audited}
-    solutions = run_methods(
-        study.federation, settings, methods, sums=sums, announce=announce,
-        guards={
-            method: solver_doors(
-                study.federation.tensors, replace(settings, method=method), kind, log
-            )
-            for method, log in logs.items()
-        },
-    )  # fmt: skip
+    solutions, audits = _solve(study, log, announce)
     rows = comparison_rows(solutions)
-    several = len(study.federation.tensors) > 1
-    own = (
-        own_models(study.federation, study.own or settings)
-        if several and "local" in solutions
-        else {}
-    )
+    own = {}
+    if len(study.federation.tensors) > 1 and "local" in solutions:
+        log.stage("every hospital's own model")
+        own = own_models(study.federation, study.own or settings)
+    parts = _half_models(study, solutions, log)
+    log.stage("the report")
+    beside = _Beside(solutions, own, parts, rows)
     runs = {
-        method: _run_of(solution, study, solutions, own, rows=rows, started=started)
-        for method, solution in solutions.items()
+        method: _run_of(solution, study, beside, started) for method, solution in solutions.items()
     }
     if study.every:
         for method, run in runs.items():
             _write_whole(folder / method, run)
-            _write_audit(folder / method, logs.get(method))
+            _write_audit(folder / method, audits.get(method))
         summary = _summary_of_all(runs, rows)
         write_text(folder / "report.html", render_page(read_report(folder / "trip")))
         write_run_summary(folder, summary)
     else:
         run = runs[settings.method]
         _write_whole(folder, run)
-        _write_audit(folder, logs.get(settings.method))
+        _write_audit(folder, audits.get(settings.method))
         summary = run.summary()
     return {"summary": summary, "comparison": rows, "solutions": solutions, "own": own}
+
+
+def _solve(
+    study: Study, log: ProgressLog, announce: Announce | None
+) -> tuple[dict[Method, Solution], dict[Method, AuditLog]]:
+    """Every method asked for, its messages audited and its progress written down."""
+    settings = study.settings
+    wanted = {settings.method, *study.beside}
+    methods = [m for m in EVERY_METHOD if study.every or m in wanted]
+    kind, sums = sums_for(study.sums, len(study.federation.tensors), settings.seed)
+    audits: dict[Method, AuditLog] = {
+        method: _audit_log(study, method) for method in methods if method != "central"
+    }
+
+    def heard(method: Method) -> Listener:
+        def stage(*_message: object) -> None:
+            if log.status.stage != STAGES[method]:
+                log.stage(STAGES[method], settings.restarts)
+
+        return both(stage, log.listen)
+
+    def told(method: Method, line: Iteration) -> None:
+        log.iteration(line._asdict(), shown=method == settings.method)
+        if announce is not None:
+            announce(method, line)
+
+    doors = {
+        method: solver_doors(
+            study.federation.tensors, replace(settings, method=method), kind, audit
+        )
+        for method, audit in audits.items()
+    }
+    solutions = run_methods(
+        study.federation, settings, methods, sums=sums, announce=told,
+        listeners={method: heard(method) for method in methods}, guards=doors,
+    )  # fmt: skip
+    return solutions, audits
 
 
 def _audit_log(study: Study, method: Method) -> AuditLog:
@@ -175,25 +239,46 @@ def comparison_rows(solutions: Mapping[Method, Solution]) -> list[dict[str, Any]
     return rows
 
 
-def _run_of(
-    solution: Solution,
-    study: Study,
-    solutions: Mapping[Method, Solution],
-    own: Mapping[str, Solution],
-    *,
-    rows: list[dict[str, Any]],
-    started: float,
-) -> Run:
-    method, central = solution.settings.method, solutions.get("central")
+@dataclass(frozen=True)
+class _Beside:
+    """Everything a solution is seen beside."""
+
+    solutions: Mapping[Method, Solution]
+    own: Mapping[str, Solution]
+    halves: Sequence[Solution]
+    rows: list[dict[str, Any]]
+
+
+def _half_models(
+    study: Study, solutions: Mapping[Method, Solution], log: ProgressLog
+) -> list[Solution]:
+    """Models of halves of the patients; none where a hospital has too few to split."""
+    tensors = study.federation.tensors
+    if study.halves == 0 or min(tensor.patients for tensor in tensors.values()) < FEWEST_TO_SPLIT:
+        return []
+    log.stage("halves of every hospital's patients (exact)")
+    settings = solutions[study.settings.method].settings
+    again = replace(
+        settings, restarts=study.settings.restarts, tol=max(settings.tol, HALVES_TOLERANCE)
+    )
+    _, sums = sums_for(study.sums, len(tensors), settings.seed)
+    rng = np.random.default_rng([settings.seed, 2])
+    return half_models(tensors, again, rng, study.halves, sums)
+
+
+def _run_of(solution: Solution, study: Study, beside: _Beside, started: float) -> Run:
+    method, central = solution.settings.method, beside.solutions.get("central")
+    own = beside.own
     pairs = {}
     if central is not None:
         pairs["central"] = compare(solution, central)
-        if "local" in solutions:
-            pairs["local"] = compare(solutions["local"], central)
+        if "local" in beside.solutions:
+            pairs["local"] = compare(beside.solutions["local"], central)
     evidence = Evidence(
         origins(solution, own) if own else None,
         prevalence_of(_memberships(solution, study.federation), solution.factors),
         list(solution.component_match) or None,
+        [float(one) for one in matched(solution, beside.halves)] if beside.halves else None,
     )
     return Run(
         solution,
@@ -204,7 +289,7 @@ def _run_of(
         pairs,
         sums=_sums_of(method, study),
         comparison={
-            "methods": rows,
+            "methods": beside.rows,
             "table": models_table(solution, central, own) if own else None,
         },
     )

@@ -76,6 +76,20 @@ def _doubts(report: Report) -> list[str]:
             f"Phenotype{'' if one else 's'} {listed(shaky)} {'was' if one else 'were'} not found "
             "again from every start: read with care."
         )
+    fleeting = [
+        str(p.number)
+        for p in report.phenotypes
+        if p.stability_halves is not None and p.stability_halves < UNSTABLE_BELOW
+    ]
+    if fleeting:
+        one = len(fleeting) == 1
+        said.append(
+            f"Phenotype{'' if one else 's'} {listed(fleeting)} {'depends' if one else 'depend'} on "
+            "which patients are looked at: half of them give another one."
+        )
+    lost = [f"“{p.guided.name}”" for p in report.phenotypes if p.guided and not p.guided.followed]
+    if lost:
+        said.append(f"The data did not follow the guide {listed(lost)}.")
     alike = [
         f"{p.number} and {p.overlap.number}"
         for p in report.phenotypes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from tripheno.exchange import (
 from tripheno.exchange.channel import open_door
 from tripheno.exchange.sums import Hospital, handler
 from tripheno.solver import hospital as steps
+from tripheno.solver.diagnosis import AskCore, CountCarriers, Foretell, count_carriers
 from tripheno.solver.hospital import HospitalState
 from tripheno.solver.loop import Outcome, Watch, costs_of, first_factors, rmse_of, run_rounds
 from tripheno.solver.messages import Begin, FactorNews, Finish, Release
@@ -53,6 +54,9 @@ class Member:
             "review": (FactorNews, steps.review),
             "release": (Release, steps.measure),
             "finish": (Finish, steps.finish),
+            "carriers": (CountCarriers, steps.count_carriers),
+            "foretell": (Foretell, steps.foretell),
+            "core": (AskCore, steps.core),
         }
         handlers = {
             phase: handler(kind, partial(self._take, step)) for phase, (kind, step) in kinds.items()
@@ -64,12 +68,12 @@ class Member:
         return answer
 
 
-def server_method(settings: SolverSettings) -> ServerMethod:
-    """The server's half of the method asked for."""
+def server_method(settings: SolverSettings, axes: Sequence[Axis] = ()) -> ServerMethod:
+    """The server's half of the method asked for; guides need axes whose codes it knows."""
     if settings.method == "trip":
-        return TripServer(settings)
+        return TripServer(settings, axes)
     if settings.method in ("exact", "central"):
-        return ExactServer(settings)
+        return ExactServer(settings, axes)
     raise SettingsError(f"'{settings.method}' is not run in rounds")
 
 
@@ -97,9 +101,10 @@ def solve_federated(
         guard = open_door
     members, exchange = gathered(tensors, settings, sums or plain_sums, listen, guard)
     factors = start if start is not None else first_factors(axes, settings)
-    outcome = run_rounds(server_method(settings), exchange, factors, watch)
+    outcome = run_rounds(server_method(settings, axes), exchange, factors, watch)
+    carriers = count_carriers(exchange, settings.n_components)
     patients = {name: member.state.patients for name, member in members.items()}
-    solution = solution_of(outcome, exchange, axes, settings, patients)
+    solution = solution_of(outcome, exchange, axes, settings, patients, carriers=carriers)
     if settings.method == "central" and len(given) > 1:
         return replace(solution, costs=_cost_of_pooling(solution.costs, given))
     return solution
@@ -134,6 +139,8 @@ def solution_of(
     axes: tuple[Axis, ...],
     settings: SolverSettings,
     patient_factors: dict[str, np.ndarray],
+    *,
+    carriers: np.ndarray | None = None,
 ) -> Solution:
     """The outcome in a reader's terms, with every warning said aloud."""
     shown = settings.n_components
@@ -153,7 +160,10 @@ def solution_of(
         costs=costs_of(exchange, outcome.server_seconds),
         patients=int(outcome.totals.patients),
         nonzeros=int(outcome.totals.nonzeros),
+        squared_norm=outcome.totals.squared_norm,
+        carriers=None if carriers is None else tuple(int(count) for count in carriers),
         notes=notes,
+        guided=outcome.guided,
         patient_factors=patient_factors,
     )
 

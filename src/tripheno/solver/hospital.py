@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tripheno.solver import diagnosis
+from tripheno.solver.diagnosis import AskCore, CountCarriers, Foretell
 from tripheno.solver.messages import (
     Begin,
     FactorNews,
@@ -133,6 +135,27 @@ def finish(state: HospitalState, news: Finish) -> tuple[HospitalState, None]:
     features = tuple(factor[:, news.order] for factor in state.shared_factors)
     patients = state.patients[:, news.order]
     return replace(state, shared_factors=features, patient_factor=patients), None
+
+
+# ── questions about the finished model ────────────────────────────────────────────────────────
+
+
+def count_carriers(
+    state: HospitalState, rule: CountCarriers
+) -> tuple[HospitalState, diagnosis.Carriers]:
+    """How many of the hospital's patients have each phenotype."""
+    rank = state.settings.n_components
+    return state, diagnosis.own_carriers(state.patients, state.shared_factors, rank, rule)
+
+
+def foretell(state: HospitalState, asked: Foretell) -> tuple[HospitalState, diagnosis.Foretold]:
+    """How well the hospital's counts are foretold by factors from elsewhere."""
+    return state, diagnosis.foretell(state.tensor, asked)
+
+
+def core(state: HospitalState, asked: AskCore) -> tuple[HospitalState, diagnosis.CoreParts]:
+    """The hospital's part of the core."""
+    return state, diagnosis.core_parts(state.tensor, state.patients, asked)
 
 
 # ── the small moves the steps are made of ─────────────────────────────────────────────────────

@@ -17,6 +17,7 @@ from tripheno.errors import TriphenoWarning
 from tripheno.exchange import Guard, Listener, MakeSums, plain_sums
 from tripheno.exchange.channel import open_door
 from tripheno.exchange.sums import Handler
+from tripheno.solver.diagnosis import count_carriers
 from tripheno.solver.federated import common_axes, gathered, solution_of, solve_federated
 from tripheno.solver.loop import Outcome, Watch, first_factors, release
 from tripheno.solver.messages import Begin, OwnFactors, Totals
@@ -47,8 +48,8 @@ def solve_local(
     totals = exchange.sum("begin", begin, Totals.zeros())
     own = exchange.gather("own", begin, OwnFactors)
     averaged = average_matched({name: message.factors for name, message in own.items()})
-    factors, measures = release(exchange, averaged, settings)
-    penalties = ExactServer(settings).start(factors, totals).penalties
+    factors, measures, _ = release(exchange, averaged, settings)
+    penalties = ExactServer(settings, axes).start(factors, totals).penalties
     penalty = sum(p.value(factor) for p, factor in zip(penalties, factors, strict=True))
     objective = measures.squared_error + penalty
     seconds = time.perf_counter() - started
@@ -73,7 +74,8 @@ def solve_local(
         server_seconds=seconds - sum(t.seconds for t in traffic),
     )  # fmt: skip
     patients = {name: member.state.patients for name, member in members.items()}
-    return solution_of(outcome, exchange, axes, settings, patients)
+    carriers = count_carriers(exchange, settings.n_components)
+    return solution_of(outcome, exchange, axes, settings, patients, carriers=carriers)
 
 
 def _own_model(name: str, tensor: CountTensor, settings: SolverSettings) -> Handler:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 
-from tripheno.errors import Diverged, EmptyTensor
+from tripheno.errors import Diverged, EmptyTensor, TriphenoWarning
 from tripheno.exchange import Exchange
+from tripheno.solver.guides import guide_columns
 from tripheno.solver.messages import Begin, Finish, Measures, Release, Review, Totals
 from tripheno.solver.server import ServerMethod, ServerState
 from tripheno.solver.settings import SolverSettings
@@ -37,12 +39,14 @@ class Outcome:
     stopped_because: str
     singular: bool
     server_seconds: float
+    guided: tuple[int, ...] = ()  # the component of each guide, in the order shown
 
 
 def first_factors(axes: Sequence[Axis], settings: SolverSettings) -> tuple[np.ndarray, ...]:
     """The common start: uniform random columns of unit length; a bias column is flat.
 
-    The patients are fitted before anything else, and that gives the model its scale.
+    Guided components start from their codes where they have some. The patients are fitted before
+    anything else, and that gives the model its scale.
     """
     rng = np.random.default_rng(settings.seed)
     factors = []
@@ -51,7 +55,12 @@ def first_factors(axes: Sequence[Axis], settings: SolverSettings) -> tuple[np.nd
         if settings.bias:
             factor = np.column_stack([factor, np.ones(axis.size)])
         factors.append(unit_columns(factor)[0])
-    return tuple(factors)
+    if not settings.guides:
+        return tuple(factors)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TriphenoWarning)  # the server says what is missing
+        guides = guide_columns(axes, settings.guides, settings.rank)
+    return tuple(np.where(g.any(axis=0), g, f) for g, f in zip(guides, factors, strict=True))
 
 
 def run_rounds(
@@ -78,7 +87,7 @@ def run_rounds(
     if not stop:
         review = exchange.sum("review", state.news(0, first=True), Review.zeros()).review
         stop = judge.entry(state, review)
-    final, measures = release(exchange, state.shared_factors, settings)
+    final, measures, order = release(exchange, state.shared_factors, settings)
     penalty = sum(p.value(f) for p, f in zip(state.penalties, final, strict=True))
     return Outcome(
         final,
@@ -90,6 +99,7 @@ def run_rounds(
         stop or f"the limit of {settings.max_iter} iterations was reached",
         state.singular or judge.singular,
         time.perf_counter() - started - sum(t.seconds for t in exchange.channel.traffic.values()),
+        tuple(int(np.flatnonzero(order == r)[0]) for r in range(len(settings.guides))),
     )
 
 
@@ -200,10 +210,11 @@ class _Judge:
 
 def release(
     exchange: Exchange, factors: Sequence[np.ndarray], settings: SolverSettings
-) -> tuple[tuple[np.ndarray, ...], Measures]:
+) -> tuple[tuple[np.ndarray, ...], Measures, np.ndarray]:
     """Unit columns, largest entry positive, components by weight; patients fitted once more.
 
-    A bias stays last: it is no phenotype to be ranked.
+    Also gives the order in which the components now stand. A bias stays last: it is no phenotype to
+    be ranked.
     """
     units = [unit_columns(factor)[0] for factor in factors]
     signed = tuple(factor * readable_signs(factor) for factor in units)
@@ -213,7 +224,7 @@ def release(
         order = np.append(order, settings.n_components)
     exchange.tell("finish", Finish(order.astype(np.int64)))
     ordered = replace(measures, patient_gram=measures.patient_gram[np.ix_(order, order)])
-    return tuple(factor[:, order] for factor in signed), ordered
+    return tuple(factor[:, order] for factor in signed), ordered, order
 
 
 def rmse_of(measures: Measures, totals: Totals, sizes: Sequence[int]) -> Rmse:

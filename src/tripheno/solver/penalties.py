@@ -28,6 +28,8 @@ class FactorPenalty:
     sparsity: float = 0.0  # γ
     distinctness: float = 0.0  # λ
     bias: bool = False  # the last column is a bias: it need not be distinct from anything
+    pull: float = 0.0  # η
+    guide: np.ndarray | None = None  # unit columns that guided components are pulled towards
 
     @property
     def nonnegative(self) -> bool:
@@ -35,7 +37,10 @@ class FactorPenalty:
         return self.constraint != "none"
 
     def value(self, factor: np.ndarray, *, distinct: bool = True) -> float:
-        """γ Σ‖a_r‖₁ + (λ/2) Σ_{r≠s} (a_rᵀa_s)² of the unit columns: what Ψ adds to the misfit."""
+        """What Ψ adds to the misfit, of the unit columns.
+
+        γ Σ‖a_r‖₁ + (λ/2) Σ_{r≠s} (a_rᵀa_s)² + η Σ_{r guided} (1 − s_rᵀa_r)
+        """
         columns, _ = unit_columns(factor)
         total = self.sparsity * float(np.abs(columns).sum())
         if distinct and self.distinctness:
@@ -43,13 +48,17 @@ class FactorPenalty:
             overlap = phenotypes.T @ phenotypes
             np.fill_diagonal(overlap, 0.0)
             total += 0.5 * self.distinctness * float((overlap**2).sum())
+        if self.guide is not None:
+            guided = self.guide.any(axis=0)
+            total += self.pull * float((guided - (self.guide * columns).sum(axis=0)).sum())
         return total
 
     def given_back(self, unit: np.ndarray) -> np.ndarray:
         """The part of −∇value that only lengthens columns, at columns of unit length.
 
         The value does not depend on a column's length, but the terms solved for do: they shorten
-        it at every step. Adding this to the linear term makes the solved-for length one again.
+        it at every step. Adding this to the linear term makes the solved-for length one again. The
+        pull of a guide, s_r, comes in here too, without what it would lengthen.
         """
         length = self.sparsity * np.abs(unit).sum(axis=0)
         if self.distinctness:
@@ -57,7 +66,11 @@ class FactorPenalty:
             overlap = unit[:, :phenotypes].T @ unit[:, :phenotypes]
             np.fill_diagonal(overlap, 0.0)
             length[:phenotypes] += 2.0 * self.distinctness * (overlap**2).sum(axis=0)
-        return np.asarray(unit * length)
+        if self.guide is None:
+            return np.asarray(unit * length)
+        # towards the guide, less the part of it that only lengthens the column
+        turned = self.guide - unit * (self.guide * unit).sum(axis=0)
+        return np.asarray(unit * length + self.pull * turned)
 
     def minimise(
         self,

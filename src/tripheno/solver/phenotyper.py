@@ -13,6 +13,7 @@ from tripheno.errors import BadShape, SettingsError, TriphenoWarning
 from tripheno.exchange.simulated import SumsKind, sums_for
 from tripheno.solver.fit import fit
 from tripheno.solver.frozen import FrozenPhenotypes
+from tripheno.solver.guides import as_guides
 from tripheno.solver.settings import Constraint, Method, SolverSettings, Variant
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
@@ -26,10 +27,11 @@ class Phenotyper:
     ``fit`` takes a list with one :class:`CountTensor` or event table per hospital and simulates the
     federation in this process. ``sums`` says how contributions are added, ``"secure"`` or
     ``"plain"``; from three hospitals on they are secure unless said otherwise. Further keyword
-    arguments are those of :class:`~tripheno.solver.settings.SolverSettings`.
+    arguments are those of :class:`~tripheno.solver.settings.SolverSettings`; ``guides`` may be
+    given as ``{name: {mode: [codes]}}``.
 
     Attributes after ``fit``: ``components_`` (mode → codes × components), ``weights_``,
-    ``history_``, ``n_iter_``, ``axes_``, ``solution_``.
+    ``history_``, ``n_iter_``, ``axes_``, ``guided_`` (name → component), ``solution_``.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class Phenotyper:
         self.weights_: np.ndarray = solution.weights
         self.history_: tuple[Iteration, ...] = solution.history
         self.n_iter_: int = solution.iterations
+        names = [guide.name for guide in solution.settings.guides]
+        self.guided_: dict[str, int] = dict(zip(names, solution.guided, strict=False))
         return self
 
     def transform(self, patients: Any) -> Any:
@@ -130,6 +134,9 @@ class Phenotyper:
         return self
 
     def _settings(self) -> SolverSettings:
+        options = dict(self.options)
+        if "guides" in options:
+            options["guides"] = as_guides(options["guides"])
         try:
             return SolverSettings(
                 n_components=self.n_components,
@@ -140,7 +147,7 @@ class Phenotyper:
                 tol=self.tol,
                 restarts=self.restarts,
                 seed=self.random_state,
-                **self.options,
+                **options,
             )
         except TypeError as fault:
             raise SettingsError(str(fault).split(") ", 1)[-1], where="Phenotyper") from None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tripheno.exchange.messages import Contribution
+from tripheno.solver.guides import guide_columns
 from tripheno.solver.messages import FactorNews, NormalEquations, Totals
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.factors import gram_of_others, unit_columns
 from tripheno.tensor.rows import regular
+from tripheno.vocabulary.axis import Axis
 
 SHORTEST_STEP = 2.0**-10
 
@@ -59,8 +62,9 @@ class ServerMethod(ABC):
     needs_residuals = False
     fixed_length = False  # always runs to max_iter
 
-    def __init__(self, settings: SolverSettings) -> None:
+    def __init__(self, settings: SolverSettings, axes: Sequence[Axis] = ()) -> None:
         self.settings = settings
+        self.guides = guide_columns(axes, settings.guides, settings.rank) if settings.guides else ()
 
     def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> ServerState:
         """The state before the first iteration, penalties on the scale of the data."""
@@ -73,6 +77,8 @@ class ServerMethod(ABC):
                 sparse,
                 distinct if self.distinct_mode(n) else 0.0,
                 self.settings.bias,
+                self.settings.guide_pull * scale,
+                self.guides[n] if self.guides else None,
             )
             for n in range(len(factors))
         )
@@ -112,7 +118,7 @@ class ExactServer(ServerMethod):
         quadratic, linear = 2.0 * gram, 2.0 * total.mttkrp
         target = linear + penalty.given_back(current)
         factor = penalty.minimise_distinct(quadratic, target, current)
-        if penalty.sparsity or penalty.distinctness:
+        if penalty.sparsity or penalty.distinctness or penalty.guide is not None:
             factor = _descend(current, factor, quadratic, linear, penalty)
         state = replace(state, singular=state.singular or singular)
         return state.with_factor(n, factor)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from tripheno.errors import SettingsError
+from tripheno.solver.guides import Guide
 
 Method = Literal["trip", "exact", "central", "local"]
 Variant = Literal["corrected", "printed", "released"]
@@ -59,6 +60,9 @@ class SolverSettings:
     residual_tolerance: float = 1e-3  # Boyd's relative tolerance
     balance_until: int = 50  # residual balancing is frozen after this iteration
 
+    guides: tuple[Guide, ...] = ()  # components that start from codes, and are pulled to them
+    guide_pull: float = 0.03  # how strongly, as a multiple of ‖O‖²/R
+
     precision: Precision = "double"  # of the products with the data; `single` is faster
     track_rmse: bool = True  # RMSE over nonzeros at every iteration: one more pass over the data
 
@@ -97,7 +101,14 @@ def _faults(settings: SolverSettings) -> Iterator[str]:
     for name in ("penalty_scale", "residual_tolerance", "inner_tolerance", "later_tolerance"):
         if not given[name] > 0:
             yield f"{name} must be positive, not {given[name]!r}"
-    for name in ("tol", "distinctness", "relative_distinctness", "sparsity", "seed"):
+    for name in (
+        "tol",
+        "distinctness",
+        "relative_distinctness",
+        "sparsity",
+        "guide_pull",
+        "seed",
+    ):
         if not given[name] >= 0:
             yield f"{name} must not be negative, not {given[name]!r}"
     printed = settings.method == "trip" and settings.variant == "printed"
@@ -106,5 +117,16 @@ def _faults(settings: SolverSettings) -> Iterator[str]:
             yield f"the printed variant needs {name}: the paper does not give it"
         if given[name] is not None and not given[name] > 0:
             yield f"{name} must be positive, not {given[name]!r}"
+    yield from _guide_faults(settings)
     if not 0 < settings.relaxation < 2:
         yield f"relaxation must lie between 0 and 2, not {settings.relaxation!r}"
+
+
+def _guide_faults(settings: SolverSettings) -> Iterator[str]:
+    names = [guide.name for guide in settings.guides]
+    if len(names) > settings.n_components:
+        yield f"{len(names)} guides for {settings.n_components} components"
+    if len(set(names)) < len(names):
+        yield "two guides have the same name"
+    if names and settings.method == "trip" and settings.variant != "corrected":
+        yield f"the {settings.variant} variant knows no guides"

@@ -63,6 +63,9 @@ class Solution:
     costs: Costs
     patients: int
     nonzeros: int
+    squared_norm: float = 0.0  # ‖O‖² of all hospitals
+    carriers: tuple[int, ...] | None = None  # patients of all hospitals who have each phenotype
+    guided: tuple[int, ...] = ()  # the component of each guide
     notes: tuple[str, ...] = ()
     restart_match: tuple[float, ...] = ()
     component_match: tuple[float, ...] = ()  # per component, mean over the other starts

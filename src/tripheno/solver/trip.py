@@ -7,6 +7,7 @@ takes the settings of the authors' program. See docs/mathematics.md.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from tripheno.solver.hospital import TripRules
 from tripheno.solver.messages import Proposal, Totals
 from tripheno.solver.server import ServerMethod, ServerState
 from tripheno.solver.settings import SolverSettings
+from tripheno.vocabulary.axis import Axis
 
 BALANCE_RATIO = 10.0  # Boyd's μ: residuals further apart than this move the penalty
 RELEASED_GROWTH = 1.1
@@ -37,8 +39,8 @@ class TripServer(ServerMethod):
 
     needs_residuals = True
 
-    def __init__(self, settings: SolverSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: SolverSettings, axes: Sequence[Axis] = ()) -> None:
+        super().__init__(settings, axes)
         self.printed = settings.variant == "printed"
         self.released = settings.variant == "released"
         self.fixed_length = self.released

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,9 +11,10 @@ from starlette.testclient import TestClient
 
 from tripheno.dashboard.annotations import agreement, annotate, as_csv, latest, read_annotations
 from tripheno.dashboard.app import PAGES, make_app
-from tripheno.dashboard.live import follow
-from tripheno.errors import RunNotFound, SettingsError
+from tripheno.dashboard.live import Follower, follow
+from tripheno.errors import Diverged, RunNotFound, SettingsError
 from tripheno.evaluation.simulation import assemble
+from tripheno.progress import ProgressLog, Status
 from tripheno.report.study import Study, run_study
 from tripheno.solver.settings import SolverSettings
 from tripheno.testing.planted import planted
@@ -180,20 +182,65 @@ class TestAnnotations:
             annotate(tmp_path / "a.jsonl", 1, "a", "patient", "7")
 
 
-def test_the_live_page_follows_lines_as_they_come(tmp_path):
-    path = tmp_path / "history.jsonl"
-    path.write_text('{"iteration": 1}\n{"iteration": 2}\n{"iter')
+class TestLive:
+    def test_it_follows_lines_as_they_come_and_says_when_they_begin_anew(self, tmp_path):
+        path = tmp_path / "history.jsonl"
+        path.write_text('{"iteration": 1}\n{"iteration": 2}\n{"iter')
+        follower = Follower(tmp_path, tmp_path)
+        assert heard(follower) == ["begin", 1, 2]
+        assert heard(follower) == []
+        with path.open("a") as stream:
+            stream.write('ation": 3}\n')
+        assert heard(follower) == [3]
+        with a_log(tmp_path) as log:
+            log.iteration(LINE)
+            assert heard(follower) == ["begin", 1, "running"]
+        assert heard(follower) == ["finished"]
 
-    async def listen():
-        heard = []
-        async for event in follow(path):
-            if event.startswith("event"):
-                heard.append(json.loads(event.split("data: ")[1])["iteration"])
-            if len(heard) == 2 and path.read_text().endswith('{"iter'):
-                with path.open("a") as stream:
-                    stream.write('ation": 3}\n')
-            if len(heard) == 3:
-                break
-        return heard
+    def test_a_status_cut_short_is_passed_over(self, tmp_path):
+        (tmp_path / "status.json").write_text('{"state": "run')
+        assert heard(Follower(tmp_path, tmp_path)) == []
 
-    assert asyncio.run(asyncio.wait_for(listen(), 20)) == [1, 2, 3]
+    def test_the_stream_goes_on_while_nothing_happens(self, tmp_path):
+        first = asyncio.run(anext(follow(tmp_path, tmp_path)))
+        assert first == ": still here\n\n"
+
+    def test_every_page_of_a_run_in_progress_says_so(self, tmp_path):
+        with a_log(tmp_path / "run"):
+            client = client_of(tmp_path / "run")
+            for path, title in PAGES.items():
+                page = client.get(path).text
+                assert f"<h1>{title}</h1>" in page
+                assert "This run is going on" in page
+            assert "<bdi>north</bdi>" in client.get("/").text
+
+    def test_a_failed_run_is_shown_with_its_error_as_text(self, tmp_path):
+        with pytest.raises(Diverged), a_log(tmp_path / "run"):
+            raise Diverged("<script>the factors grew")
+        page = client_of(tmp_path / "run").get("/").text
+        assert "TRIP-E101 &lt;script&gt;the factors grew" in page
+
+    def test_a_folder_of_runs_shows_the_newest_even_if_it_is_going_on(self, tmp_path, made):
+        shutil.copytree(made, tmp_path / "older")
+        with a_log(tmp_path / "newer"):
+            assert "This run is going on" in client_of(tmp_path).get("/").text
+        (tmp_path / "newer" / "status.json").unlink()
+        assert "RMSE over nonzeros" in client_of(tmp_path).get("/").text
+
+
+LINE = {"iteration": 1, "objective": 2.0, "rmse": None, "primal": None, "dual": None,
+        "bytes": 1, "seconds": 0.1}  # fmt: skip
+
+
+def a_log(folder):
+    return ProgressLog(folder, Status("trip", 3, 100), [{"name": "north", "patients": 7}])
+
+
+def heard(follower):
+    """Events in short: iteration numbers, states, and where the history begins anew."""
+    found = []
+    for event in follower.news():
+        name, data = event.strip().split("\n")
+        value = json.loads(data.removeprefix("data: "))
+        found.append(value.get("iteration" if "iteration" in name else "state", "begin"))
+    return found

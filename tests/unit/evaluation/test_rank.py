@@ -7,6 +7,11 @@ from tripheno.errors import SettingsError
 from tripheno.evaluation.heldout import core_consistency, halves, held_out_error
 from tripheno.evaluation.rank import RankEvidence, choose_rank, recommend
 from tripheno.evaluation.stability import over_bootstrap, over_halves, over_restarts, quiet_fit
+from tripheno.exchange import plain_sums
+from tripheno.exchange.simulated import SecureSums
+from tripheno.solver import diagnosis
+from tripheno.solver.federated import gathered, server_method
+from tripheno.solver.loop import first_factors, run_rounds
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.testing.planted import RANK, planted
@@ -50,6 +55,44 @@ def test_held_out_error_equals_a_dense_computation():
         norm += (dense[:, :, ~seen] ** 2).sum()
     found = held_out_error({"h": tensor}, features, np.random.default_rng(3), nonnegative=False)
     assert found == pytest.approx(error / norm, rel=1e-9)
+
+
+def test_under_secure_sums_the_evidence_is_the_same():
+    dense, tensor = dense_tensor()
+    rows, *features = (np.random.default_rng(4).random((n, 2)) for n in dense.shape)
+    parts = {"a": np.arange(4), "b": np.arange(4, 9), "c": np.arange(9, 14)}
+    tensors = {name: tensor.select_patients(part) for name, part in parts.items()}
+    own = {name: rows[part] for name, part in parts.items()}
+    core, error = (
+        [
+            core_consistency(tensors, own, features, sums=sums)
+            for sums in (plain_sums, SecureSums(0))
+        ],
+        [
+            held_out_error(tensors, features, np.random.default_rng(0), nonnegative=True, sums=sums)
+            for sums in (plain_sums, SecureSums(0))
+        ],
+    )
+    assert core[0] == pytest.approx(core[1], rel=1e-8)
+    assert error[0] == pytest.approx(error[1], rel=1e-8)
+
+
+def test_members_of_a_federation_answer_the_same_questions_over_their_channel():
+    hospitals = planted(0).hospitals
+    settings = SolverSettings(3, "exact", tol=1e-2)
+    members, exchange = gathered(hospitals, settings, SecureSums(0))
+    factors = first_factors(next(iter(hospitals.values())).axes, settings)
+    outcome = run_rounds(server_method(settings), exchange, factors)
+    rows = {name: member.state.patients for name, member in members.items()}
+    found = diagnosis.core_consistency(exchange, outcome.factors)
+    assert found == pytest.approx(core_consistency(hospitals, rows, outcome.factors), rel=1e-6)
+    error = diagnosis.held_out_error(
+        exchange, outcome.factors, np.random.default_rng(0), nonnegative=True
+    )
+    assert 0.0 < error < 1.0
+    carriers = diagnosis.count_carriers(exchange, 3)
+    own = sum(diagnosis.carriers(one, outcome.factors).sum(axis=0) for one in rows.values())
+    assert carriers.tolist() == own.tolist()
 
 
 def test_halves_are_split_at_home_and_lose_nobody():

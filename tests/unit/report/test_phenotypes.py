@@ -4,12 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tripheno.evaluation.origin import Origin, origins, own_models
-from tripheno.evaluation.prevalence import carriers, prevalence_of, shown_prevalence
+from tripheno.evaluation.prevalence import prevalence_of, prevalence_of_sums, shown_prevalence
 from tripheno.evaluation.simulation import assemble
 from tripheno.report.models_table import models_table
 from tripheno.report.phenotypes import Evidence, from_plain, phenotypes_of, specificity, to_plain
+from tripheno.solver.diagnosis import carriers
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.testing.planted import planted
@@ -53,22 +56,53 @@ class TestPrevalence:
         scaled = [solution.factors[0] * scale, solution.factors[1]]
         assert np.array_equal(carriers(rows, solution.factors), carriers(rows / scale, scaled))
 
-    def test_small_counts_are_withheld_and_no_total_gives_them_away(self):
-        sizes = {"a": 100, "b": 100, "c": 100}
-        shown = shown_prevalence({"a": 50, "b": 10, "c": 40}, sizes)
-        assert shown.patients == {"a": 50, "b": None, "c": 40}
-        assert shown.share == {"a": 0.5, "b": None, "c": 0.4}
-        assert shown.total is None
-        assert shown.hidden == ("b",)
+    def test_a_small_count_is_withheld_with_another_so_that_the_total_does_not_tell_it(self):
+        shown = shown_prevalence({"a": 50, "b": 10, "c": 40}, dict.fromkeys("abc", 100))
+        assert shown.patients == {"a": 50, "b": None, "c": None}
+        assert shown.share == {"a": 0.5, "b": None, "c": None}
+        assert (shown.total, shown.total_share) == (100, pytest.approx(1 / 3))
+        assert shown.hidden == ("b", "c")
 
-    @pytest.mark.parametrize("count", [0, 1, 10, 90, 99])
+    @pytest.mark.parametrize("count", [1, 10, 90, 99])
     def test_few_with_it_and_few_without_it_are_both_withheld(self, count):
-        assert shown_prevalence({"a": count}, {"a": 100}).patients["a"] is None
+        shown = shown_prevalence({"a": count}, {"a": 100})
+        assert shown.patients["a"] is None
+        assert shown.total is None
+        assert shown.total_share is None
 
-    def test_counts_at_the_threshold_are_shown_with_their_total(self):
-        shown = shown_prevalence({"a": 11, "b": 89, "c": 100}, dict.fromkeys("abc", 100))
-        assert shown.patients == {"a": 11, "b": 89, "c": 100}
+    def test_counts_at_the_threshold_none_and_all_are_shown_with_their_total(self):
+        shown = shown_prevalence({"a": 11, "b": 89, "c": 100, "d": 0}, dict.fromkeys("abcd", 100))
+        assert shown.patients == {"a": 11, "b": 89, "c": 100, "d": 0}
         assert shown.total == 200
+
+    @settings(deadline=None)
+    @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=4))
+    def test_a_hidden_count_could_be_any_of_eleven_for_all_that_is_shown(self, people):
+        sizes = {str(n): have + lack for n, (have, lack) in enumerate(people)}
+        counts = {str(n): have for n, (have, _) in enumerate(people)}
+        shown = shown_prevalence(counts, sizes)
+        small = [n for n, (a, b) in enumerate(people) if 0 < a < 11 or 0 < b < 11]
+        assert all(shown.patients[str(n)] is None for n in small)
+        if shown.total is None:
+            return
+        rest = shown.total - sum(n for n in shown.patients.values() if n is not None)
+        room = sum(sizes[name] for name in shown.hidden)
+        for name in shown.hidden:
+            least = max(0, rest - (room - sizes[name]))
+            assert min(sizes[name], rest) - least >= min(10, sizes[name])
+
+    def test_the_sum_over_hospitals_is_what_their_patients_give(self, solved):
+        _, _, solution = solved
+        own = [carriers(rows, solution.factors) for rows in solution.patient_factors.values()]
+        assert solution.carriers == tuple(sum(one.sum(axis=0) for one in own))
+        found = prevalence_of_sums(solution.carriers, solution.patients)
+        assert [one.total for one in found] == list(solution.carriers)
+        assert found[0].patients == {}
+
+    def test_a_coordinator_shows_no_small_sum(self):
+        found = prevalence_of_sums([0, 1, 10, 11, 89, 90, 100], 100)
+        assert [one.total for one in found] == [0, None, None, 11, 89, None, 100]
+        assert found[3].total_share == 0.11
 
     def test_no_small_number_is_in_the_plain_form(self, solved):
         _, _, solution = solved
@@ -77,10 +111,8 @@ class TestPrevalence:
             name: carriers(rows, solution.factors).sum(axis=0)
             for name, rows in solution.patient_factors.items()
         }
-        small = [(r, h) for h, c in counts.items() for r, n in enumerate(c) if n < 11]
-        for r, hospital in small:
-            assert found[r].patients[hospital] is None
-            assert found[r].total is None
+        small = [(r, h) for h, c in counts.items() for r, n in enumerate(c) if 0 < n < 11]
+        assert all(found[r].patients[hospital] is None for r, hospital in small)
         assert any(one.total for one in found)
 
 
@@ -115,6 +147,7 @@ def test_a_phenotype_comes_back_from_json_as_it_was(solved):
         origins(solution, own_models(federation, settings)),
         prevalence_of(solution.patient_factors, solution.factors),
         list(solution.component_match),
+        [0.5] * 6,
     )
     for phenotype in phenotypes_of(solution, {0: "<script>"}, evidence):
         assert from_plain(json.loads(json.dumps(to_plain(phenotype)))) == phenotype

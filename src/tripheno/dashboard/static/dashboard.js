@@ -20,19 +20,99 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// ── a run in progress ─────────────────────────────────────────────────────────────────────────
+const live = document.getElementById("live");
+const megabytes = (bytes) => (bytes / 1048576).toFixed(2);
+let lines = [];
+let updated = live ? Date.parse(live.dataset.updated) : 0;
+
 function show(id, text) {
   const place = document.getElementById(id);
-  if (place) place.textContent = text;
+  if (place && place.textContent !== text) place.textContent = text;
 }
 
-if (document.body.dataset.page === "/") {
-  new EventSource("/live").addEventListener("iteration", (event) => {
-    const line = JSON.parse(event.data);
-    const shown = Number(document.getElementById("live-iteration").textContent);
-    if (line.iteration <= shown) return; // the finished run's own figures stand already
-    show("live-iteration", String(line.iteration));
-    if (line.rmse !== null) show("live-rmse", line.rmse.toFixed(4));
-    show("live-bytes", (line.bytes / 1048576).toFixed(2));
-    show("live-seconds", line.seconds.toFixed(1));
+function draw(id, series, logarithmic) {
+  const svg = document.getElementById(id);
+  const scale = (value) => (logarithmic ? Math.log10(value) : value);
+  const values = series.flatMap(({ points }) => points.map(([, value]) => scale(value)));
+  svg.replaceChildren();
+  if (values.length === 0) return;
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const last = Math.max(2, ...series.flatMap(({ points }) => points.map(([x]) => x)));
+  const across = (x) => 70 + (280 * (x - 1)) / (last - 1);
+  const down = (value) => 170 - (150 * (scale(value) - low)) / (high - low || 1);
+  const add = (name, attributes, text) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text) made.textContent = text;
+    svg.append(made);
+  };
+  const back = (value) => (logarithmic ? 10 ** value : value).toPrecision(4);
+  for (const [value, y] of [[high, 20], [low, 170]]) {
+    add("line", { x1: 70, x2: 350, y1: y, y2: y, class: "grid" });
+    add("text", { x: 64, y: y + 4, "text-anchor": "end" }, logarithmic ? (10 ** value).toExponential(0) : back(value));
+  }
+  add("text", { x: 70, y: 190 }, "1");
+  add("text", { x: 350, y: 190, "text-anchor": "end" }, String(last));
+  for (const { points, name } of series) {
+    if (points.length === 0) continue;
+    add("polyline", { class: name, points: points.map(([x, v]) => `${across(x)},${down(v)}`).join(" ") });
+    const [x, v] = points[points.length - 1];
+    add("circle", { class: name, cx: across(x), cy: down(v), r: 3 });
+  }
+}
+
+function drawLines() {
+  const points = (field) => lines.filter((line) => line[field]).map((line) => [line.iteration, line[field]]);
+  draw("live-error", [{ name: "solid", points: points("objective") }], false);
+  draw("live-residuals", [{ name: "solid", points: points("primal") }, { name: "dashed", points: points("dual") }], true);
+  const last = lines[lines.length - 1];
+  if (!last) return;
+  const rmse = last.rmse === null ? "" : `, RMSE ${last.rmse.toFixed(4)}`;
+  show("live-lines", `Iteration ${last.iteration}${rmse}, ${megabytes(last.bytes)} MB sent, ${last.seconds.toFixed(1)} s.`);
+}
+
+function showStatus(status) {
+  updated = Date.parse(status.updated);
+  show("live-stage", status.stage);
+  for (const field of ["start", "starts", "iteration", "most"]) show(`live-${field}`, String(status[field]));
+  show("live-rounds", status.rounds.toLocaleString("en"));
+  show("live-objective", status.objective === null ? "–" : status.objective.toPrecision(6));
+  status.hospitals.forEach((one, index) => {
+    const row = document.getElementById("live-hospitals").rows[index];
+    if (!row) return;
+    const cells = [one.step || "–", megabytes(one.bytes_up), megabytes(one.bytes_down)];
+    cells.forEach((text, n) => {
+      const cell = row.cells[n + 3];
+      const place = cell.firstElementChild || cell;
+      if (place.textContent !== text) place.textContent = text;
+    });
   });
+}
+
+if (live && live.dataset.going) {
+  const source = new EventSource("/live");
+  let waiting = false;
+  source.addEventListener("begin", () => { lines = []; });
+  source.addEventListener("iteration", (event) => {
+    lines.push(JSON.parse(event.data));
+    if (waiting) return; // many lines at once are one drawing
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; drawLines(); });
+  });
+  source.addEventListener("status", (event) => {
+    const status = JSON.parse(event.data);
+    if (status.state !== "running") {
+      source.close();
+      location.reload();
+      return;
+    }
+    showStatus(status);
+  });
+  setInterval(() => {
+    const silent = Math.round((Date.now() - updated) / 1000);
+    const note = document.getElementById("live-silent");
+    note.hidden = silent < 60;
+    if (!note.hidden) note.textContent = `No sign of life for ${silent} seconds. A long iteration, or a run that was ended from outside.`;
+  }, 1000);
 }

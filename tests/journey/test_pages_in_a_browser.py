@@ -1,0 +1,253 @@
+"""Report and dashboard as they are seen: real processes, a real browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+from tripheno.dashboard.annotations import annotate
+from tripheno.evaluation.simulation import assemble
+from tripheno.records.events import CountingRule, write_events
+from tripheno.records.synthetic import SyntheticSettings, synthetic_network
+from tripheno.report.page import render_page
+from tripheno.report.run_folder import read_report
+from tripheno.report.study import Study, run_study
+from tripheno.solver.settings import SolverSettings
+from tripheno.testing.planted import planted
+
+RULE = CountingRule()
+PAGES = ("/", "/phenotypes", "/compare", "/experiments", "/privacy")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "a\u202eb\u200fc \u2066{{ 7 * 7 }} & < > %",
+    "x" * 10_000,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages") / "run"
+    settings = SolverSettings(len(HOSTILE), "trip", tol=1e-3, restarts=2)
+    run_study(Study(assemble(planted(0).hospitals), settings, {"a": "f" * 64}), folder, 0.0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(run, serve_once):
+    with serve_once(run) as address:
+        yield address
+
+
+def page_of(address, path):
+    parts = urlsplit(address)
+    return f"http://{parts.netloc}{path}?{parts.query}"
+
+
+def host_of(address):
+    return urlsplit(address).netloc
+
+
+class TestEveryPage:
+    def test_the_report_is_whole_accessible_and_fits_the_window(self, run, look):
+        watched = look()
+        page = watched.open(f"file://{run / 'report.html'}")
+        assert page.locator("article").count() == len(HOSTILE)
+        assert page.locator("figure svg[role=img]").count() == 3
+        assert watched.overflows() == {}
+        assert watched.axe() == []
+
+    @pytest.mark.parametrize("path", PAGES)
+    def test_the_dashboard_is_whole_accessible_and_fits_the_window(self, address, look, path):
+        watched = look(host_of(address))
+        page = watched.open(page_of(address, path))
+        assert page.locator("h1").count() == 1
+        assert page.locator("nav a[aria-current=page]").count() == 1
+        assert "token" not in page.url
+        assert watched.overflows() == {}
+        assert watched.axe() == []
+
+    def test_the_report_can_be_printed_with_everything_on_paper(self, run, look):
+        watched = look()
+        page = watched.open(f"file://{run / 'report.html'}")
+        page.emulate_media(media="print")
+        assert not page.locator("nav").is_visible()
+        assert page.locator("article").first.is_visible()
+        assert len(page.pdf()) > 20_000
+
+    def test_a_wrong_token_shows_nothing(self, address):
+        with pytest.raises(HTTPError) as refused:
+            urlopen(address[:-3] + "bad")
+        assert refused.value.code == 403
+        refused.value.close()
+
+
+@pytest.fixture(scope="module")
+def hostile(run, tmp_path_factory):
+    """The run with hostile names for phenotypes, codes and hospitals."""
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    shutil.copytree(run, folder)
+    phenotypes = json.loads((folder / "phenotypes.json").read_text())
+    for phenotype, label in zip(phenotypes, HOSTILE, strict=True):
+        phenotype["name"] = label
+        for codes in phenotype["codes"].values():
+            codes[0]["name"] = codes[0]["label"] = label
+    (folder / "phenotypes.json").write_text(json.dumps(phenotypes))
+    summary = json.loads((folder / "run.json").read_text())
+    summary["hospitals"][0]["name"] = HOSTILE[0]
+    summary["hospitals"][1]["name"] = HOSTILE[1]
+    (folder / "run.json").write_text(json.dumps(summary))
+    (folder / "report.html").write_text(render_page(read_report(folder)))
+    annotate(folder / "annotations.jsonl", 1, HOSTILE[1], "comment", HOSTILE[0])
+    return folder
+
+
+class TestHostileLabels:
+    def test_in_the_report_they_are_text(self, hostile, look):
+        watched = look()
+        self.is_text(watched.open(f"file://{hostile / 'report.html'}"))
+        assert watched.overflows() == {}
+
+    def test_in_the_dashboard_they_are_text(self, hostile, look, serve):
+        with serve(hostile) as address:
+            watched = look(host_of(address))
+            page = watched.open(page_of(address, "/phenotypes"))
+            self.is_text(page)
+            assert page.locator("p.soft bdi", has_text="<script>alert(1)").count() > 0
+            for path in ("/phenotypes", "/", "/compare"):
+                watched.open(f"http://{host_of(address)}{path}")
+                assert watched.overflows() == {}
+
+    def is_text(self, page):
+        shown = page.eval_on_selector_all("h3 bdi", "all => all.map((one) => one.textContent)")
+        assert tuple(shown) == HOSTILE
+        first = page.eval_on_selector_all(
+            "article .codes tbody tr:first-child bdi", "all => all.map((one) => one.textContent)"
+        )
+        assert set(first) == set(HOSTILE)
+        assert page.locator("img").count() == 0
+
+
+class TestNamingAndJudging:
+    @pytest.fixture
+    def own(self, run, tmp_path):
+        shutil.copytree(run, tmp_path / "run")
+        return tmp_path / "run"
+
+    def say(self, page, number, **fields):
+        page.bring_to_front()  # a tab behind another is slowed down by the browser
+        form = page.locator("form.said").nth(number - 1)
+        form.locator("[name=reviewer]").fill("Ada")
+        for field, value in fields.items():
+            place = form.locator(f"[name={field}]")
+            if field == "verdict":
+                place.select_option(value)
+            else:
+                place.fill(value)
+        with page.expect_navigation():
+            form.get_by_role("button").click()
+
+    def test_what_two_tabs_said_at_once_survives_a_restart_of_the_server(self, own, look, serve):
+        name = "Heart <b>failure</b>"
+        with serve(own) as address:
+            one = look(host_of(address)).open(page_of(address, "/phenotypes"))
+            two = one.context.new_page()
+            two.goto(f"http://{host_of(address)}/phenotypes")  # both stand before anything is said
+            self.say(one, 2, name=name, verdict="meaningful")
+            self.say(two, 2, comment="typical")
+            two.close()
+            assert one.locator("h3 bdi").nth(1).inner_text() == name
+        with serve(own) as address:
+            page = look(host_of(address)).open(page_of(address, "/phenotypes"))
+            assert page.locator("h3 bdi").nth(1).inner_text() == name
+            self.say(page, 1, name="Asthma")  # signed as before
+            form = page.locator("form.said").nth(1)
+            kept = [form.locator(f"[name={n}]").input_value() for n in ("name", "comment")]
+            assert kept == [name, "typical"]
+
+    def test_keys_lead_through_the_cards_and_to_the_search(self, address, look):
+        page = look(host_of(address)).open(page_of(address, "/phenotypes"))
+        focused = "document.activeElement.id"
+        page.keyboard.press("j")
+        assert page.evaluate(focused) == "phenotype-1"
+        page.keyboard.press("j")
+        page.keyboard.press("k")
+        assert page.evaluate(focused) == "phenotype-1"
+        page.keyboard.press("/")
+        assert page.evaluate(focused) == "search"
+        page.keyboard.type("j/no such code")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/phenotypes?q=*")
+        assert page.locator("article").count() == 0
+
+    def test_the_tab_key_visits_pages_filter_and_form_in_the_order_they_are_read(
+        self, address, look
+    ):
+        page = look(host_of(address)).open(page_of(address, "/phenotypes"))
+        visited = []
+        for _ in range(14):
+            page.keyboard.press("Tab")
+            visited.append(
+                page.evaluate(
+                    "(({name, textContent}) => name || textContent)(document.activeElement)"
+                )
+            )
+        assert visited[:6] == [
+            "To the content", "Federation", "Phenotypes", "Compare", "Experiments", "Privacy",
+        ]  # fmt: skip
+        assert visited[6:9] == ["q", "kind", "blind"]
+        assert visited.index("reviewer") > visited.index("Show")
+
+
+class TestLive:
+    @pytest.fixture
+    def sites(self, tmp_path):
+        made = SyntheticSettings(patients_per_hospital=(90, 80, 70))
+        hospitals = synthetic_network(made).hospitals
+        for hospital in hospitals:
+            (tmp_path / hospital.name).mkdir()
+            write_events(hospital.events, tmp_path / hospital.name / "events.parquet", RULE)
+        return [tmp_path / hospital.name for hospital in hospitals]
+
+    def test_the_page_follows_a_run_in_progress_to_its_end(self, sites, tmp_path, look, serve):
+        folder = tmp_path / "out" / "run"
+        words = ["simulate", *map(str, sites), "--out", str(folder), "--rank", "3", "--restarts",
+                 "3", "--max-iter", "60", "--tol", "1e-5", "--no-compare"]  # fmt: skip
+        history = folder / "history.jsonl"
+        with subprocess.Popen([sys.executable, "-m", "tripheno", *words]) as running:
+            try:
+                deadline = time.monotonic() + 90
+                while not (history.exists() and history.stat().st_size):
+                    assert running.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+                running.send_signal(signal.SIGSTOP)  # so that it is in progress whatever happens
+                with serve(folder) as address:
+                    self.follow(running, look(host_of(address)), address)
+            finally:
+                running.send_signal(signal.SIGCONT)
+                assert running.wait(120) == 0
+
+    def follow(self, running, watched, address):
+        page = watched.open(page_of(address, "/"))
+        assert page.get_by_text("This run is going on").is_visible()
+        assert page.locator("#live-hospitals tr").count() == 3
+        page.wait_for_selector("#live-error circle")
+        before = page.locator("#live-rounds").inner_text()
+        assert watched.axe() == []
+        running.send_signal(signal.SIGCONT)
+        page.wait_for_function(
+            "(before) => document.getElementById('live-rounds')?.textContent !== before", arg=before
+        )
+        page.wait_for_selector("text=phenotypes, groups of codes", timeout=90_000)
+        assert page.locator("figure svg").count() == 2
+        assert page.locator("#live").count() == 0
