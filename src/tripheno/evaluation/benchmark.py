@@ -126,7 +126,7 @@ def measured(plan: BenchmarkPlan, say: Say) -> Iterator[dict[str, Any]]:
     }
     for case in plan.cases:
         say(f"{case.name}: making {case.windows}")
-        found["tensors"][case.name] = _case(_events(case, plan.scale), case, plan, found, say)
+        found["tensors"][case.name] = _case(case_events(case, plan.scale), case, plan, found, say)
         found["gates"] = gates(found)
         found["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         yield found
@@ -154,7 +154,7 @@ def _peaks(repeats: int) -> dict[str, float]:
     }
 
 
-def _events(case: Case, scale: float) -> pa.Table:
+def case_events(case: Case, scale: float) -> pa.Table:
     """One hospital's events; fewer visits hold more codes each, for about as many cells."""
     settings = seed_paper_settings(case.nonzeros, hospitals=1, scale=scale)
     noise = settings.noise_per_visit * case.busier
