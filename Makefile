@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint unit verify bench picture clean
+.PHONY: help demo test lint unit verify bench pictures clean
 
 help:  ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,10 +33,8 @@ verify: .venv/ready  ## The whole grids, too slow for every run
 bench: .venv/ready  ## Kernels and whole fits, as ratios measured in one run
 	$(BIN)/python -m benchmarks.run
 
-picture: demo  ## The README's picture of the demo's report (needs chromium)
-	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
-	  --hide-scrollbars --user-data-dir=$$(mktemp -d) --window-size=1100,1150 \
-	  --screenshot=docs/images/report.png file://$(CURDIR)/tripheno-demo/report.html
+pictures: demo  ## Every page at desktop and phone width, and the README's picture (needs chromium)
+	$(BIN)/python -m benchmarks.pictures tripheno-demo
 
 clean:  ## Remove what the targets made
 	rm -rf .venv tripheno-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
