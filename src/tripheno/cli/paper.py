@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tripheno.cli.console import Format, FormatOption, Progress, out, print_json
 from tripheno.cli.simulate import ConstraintChoice
 
+if TYPE_CHECKING:
+    from tripheno.evaluation.paper.plan import PaperSettings
+
 
 class ExperimentChoice(StrEnum):
-    """Which experiment; `all` runs them one after the other."""
+    """Which experiment; `all` is the paper's four, `downstream` is ours."""
 
     nonzeros = "nonzeros"
     hospitals = "hospitals"
     skew = "skew"
     phenotypes = "phenotypes"
+    downstream = "downstream"
     all = "all"
 
 
@@ -28,13 +32,14 @@ class DataChoice(StrEnum):
     synthetic = "synthetic"
     mimic = "mimic"
     eicu = "eicu"
+    uci = "uci"
 
 
 def paper(
     experiment: Annotated[ExperimentChoice, typer.Argument(help="Which experiment.")],
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for CSV, figures and page.")],
     path: Annotated[
-        Path | None, typer.Argument(help="Folder of the tables, for --data mimic or eicu.")
+        Path | None, typer.Argument(help="Folder of the tables, for --data mimic, eicu or uci.")
     ] = None,
     data: Annotated[
         DataChoice, typer.Option(help="Synthetic records of the paper's size, or a database.")
@@ -54,23 +59,34 @@ def paper(
 ) -> None:
     """Run the seed paper's experiments. Interrupt at will: the same command goes on later."""
     from tripheno.evaluation.paper.plan import PaperSettings
-    from tripheno.evaluation.paper.running import GRIDS, Grids
     from tripheno.report.paper_page import write_page
-    from tripheno.report.paper_phenotypes import run_phenotypes
 
     settings = PaperSettings(
         data.value, path, scale, repeats, rank, constraint.value,
         max_iter=max_iter, seed=seed, starts=starts,
     )  # fmt: skip
-    every = experiment is ExperimentChoice.all
     out_dir.mkdir(parents=True, exist_ok=True)
     with Progress() as progress:
-        if experiment is not ExperimentChoice.phenotypes:
-            Grids(out_dir, settings, progress.say).run(GRIDS if every else (experiment.value,))
-        if every or experiment is ExperimentChoice.phenotypes:
-            run_phenotypes(out_dir, settings, progress.say)
+        _run(experiment, out_dir, settings, progress)
         page = write_page(out_dir)
     _show(out_dir, page, form)
+
+
+def _run(
+    experiment: ExperimentChoice, folder: Path, settings: PaperSettings, progress: Progress
+) -> None:
+    from tripheno.evaluation.paper.running import GRIDS, Grids
+    from tripheno.report.paper_downstream import run_downstream
+    from tripheno.report.paper_phenotypes import run_phenotypes
+
+    every = experiment is ExperimentChoice.all
+    if experiment is ExperimentChoice.downstream:
+        run_downstream(folder, settings, progress.say)
+        return
+    if experiment is not ExperimentChoice.phenotypes:
+        Grids(folder, settings, progress.say).run(GRIDS if every else (experiment.value,))
+    if every or experiment is ExperimentChoice.phenotypes:
+        run_phenotypes(folder, settings, progress.say)
 
 
 def _show(folder: Path, page: Path, form: Format) -> None:

@@ -11,7 +11,7 @@ from tripheno.errors import SettingsError
 from tripheno.exchange.simulated import SumsKind
 from tripheno.solver.settings import Constraint, Method, SolverSettings, Variant
 
-Data = Literal["synthetic", "mimic", "eicu"]
+Data = Literal["synthetic", "mimic", "eicu", "uci"]
 DATA: tuple[str, ...] = get_args(Data)
 
 WINDOWS = ("3h", "6h", "1d", "7d")  # of the paper's four tensors

@@ -53,11 +53,11 @@ class Tensors:
         if settings.data == "synthetic":
             wanted = seed_windows_settings(scale=settings.scale, seed=settings.seed)
             return synthetic_network(wanted).hospitals[0].events
-        if settings.data == "eicu":
+        if settings.data != "mimic":
             raise SettingsError(
-                "eicu is for the phenotypes only",
-                why="the paper's grids need medications and abnormal labs with their times",
-                fix="tripheno paper phenotypes --data eicu PATH, or --data mimic PATH",
+                f"{settings.data} data does not fit the paper's grids",
+                why="they need medications and abnormal labs with their times",
+                fix="--data mimic PATH, or synthetic",
             )
         (events,) = _ingested(Mimic(), settings.path, IngestSettings(rule=rule)).values()
         return events
@@ -93,6 +93,8 @@ def hospitals_of(
         network = synthetic_network(ucsd_settings(settings.seed + repeat))
         tensors = {h.name: CountTensor.from_events(h.events) for h in network.hospitals}
         return tensors, network
+    if settings.data == "uci":
+        raise SettingsError("the UCI data names no hospitals", fix="it is for `paper downstream`")
     rule = CountingRule(DIAGNOSES, "visit")
     if settings.data == "eicu":
         by_region = IngestSettings(rule=rule, by="region")
