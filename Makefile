@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint unit verify bench picture clean
+.PHONY: help demo test lint unit verify bench docs picture clean
 
 help:  ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,10 +33,13 @@ verify: .venv/ready  ## The whole grids, too slow for every run
 bench: .venv/ready  ## Kernels and whole fits, as ratios measured in one run
 	$(BIN)/python -m benchmarks.run
 
+docs: .venv/ready  ## The documentation site, warnings as errors: docs/_build/html/index.html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
+
 picture: demo  ## The README's picture of the demo's report (needs chromium)
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
 	  --hide-scrollbars --user-data-dir=$$(mktemp -d) --window-size=1100,1150 \
 	  --screenshot=docs/images/report.png file://$(CURDIR)/tripheno-demo/report.html
 
 clean:  ## Remove what the targets made
-	rm -rf .venv tripheno-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv tripheno-demo docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
