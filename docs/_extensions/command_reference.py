@@ -40,8 +40,9 @@ def markdown(name: str, command: Any) -> list[str]:
             words.append(shown if parameter.required else f"[{shown}]")
         else:
             shown = ", ".join(parameter.opts)
-        enum = isinstance(parameter.bare_type, type) and issubclass(parameter.bare_type, Enum)
-        kind = " · ".join(str(choice.value) for choice in parameter.bare_type) if enum else ""
+        bare = parameter.bare_type()
+        enum = isinstance(bare, type) and issubclass(bare, Enum)
+        kind = " · ".join(str(choice.value) for choice in bare) if enum else ""
         value = getattr(parameter.default, "value", parameter.default)
         told = value is not None and not callable(value) and not parameter.required
         default = f"`{value}`" if told and value not in ((), "") else ""

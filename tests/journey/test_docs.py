@@ -41,6 +41,7 @@ def test_every_command_and_option_is_in_the_reference(site):
         if not hasattr(command, "commands"):
             assert f"<h2>tripheno {name}" in page
     assert "--consensus-penalty" in page
+    assert "trip · exact · central · local · all" in page
     assert "tripheno audit verify" in page
 
 
