@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint unit verify bench pictures clean
+.PHONY: help demo test lint unit verify bench docs pictures clean
 
 help:  ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,8 +33,11 @@ verify: .venv/ready  ## The whole grids, too slow for every run
 bench: .venv/ready  ## Kernels and whole fits, as ratios measured in one run
 	$(BIN)/python -m benchmarks.run
 
+docs: .venv/ready  ## The documentation site, warnings as errors: docs/_build/html/index.html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
+
 pictures: demo  ## Every page at desktop and phone width, and the README's picture (needs chromium)
 	$(BIN)/python -m benchmarks.pictures tripheno-demo
 
 clean:  ## Remove what the targets made
-	rm -rf .venv tripheno-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv tripheno-demo docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,6 +15,7 @@ from tripheno.cli.bench import bench
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
 from tripheno.cli.ingest import ingest
+from tripheno.cli.paper import paper
 from tripheno.cli.preview import approve, preview
 from tripheno.cli.rank import rank
 from tripheno.cli.report import report
@@ -61,7 +62,7 @@ def _in_words(fault: Exception) -> str:
 
 
 for _command in (
-    demo, ingest, simulate, rank, transform, report, ui, preview, approve, bench, explain,
+    demo, ingest, simulate, rank, transform, report, ui, preview, approve, paper, bench, explain,
 ):  # fmt: skip
     app.command()(_guarded(_command))
 

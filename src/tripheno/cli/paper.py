@@ -1,0 +1,110 @@
+"""``tripheno paper``: the seed paper's experiments, its numbers beside ours."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tripheno.cli.console import Format, FormatOption, Progress, out, print_json
+from tripheno.cli.simulate import ConstraintChoice
+
+if TYPE_CHECKING:
+    from tripheno.evaluation.paper.plan import PaperSettings
+
+
+class ExperimentChoice(StrEnum):
+    """Which experiment; `all` is the paper's four, `downstream` is ours."""
+
+    nonzeros = "nonzeros"
+    hospitals = "hospitals"
+    skew = "skew"
+    phenotypes = "phenotypes"
+    downstream = "downstream"
+    all = "all"
+
+
+class DataChoice(StrEnum):
+    """Where the records come from."""
+
+    synthetic = "synthetic"
+    mimic = "mimic"
+    eicu = "eicu"
+    uci = "uci"
+
+
+def paper(
+    experiment: Annotated[ExperimentChoice, typer.Argument(help="Which experiment.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for CSV, figures and page.")],
+    path: Annotated[
+        Path | None, typer.Argument(help="Folder of the tables, for --data mimic, eicu or uci.")
+    ] = None,
+    data: Annotated[
+        DataChoice, typer.Option(help="Synthetic records of the paper's size, or a database.")
+    ] = DataChoice.synthetic,
+    scale: Annotated[float, typer.Option(help="Share of the grids' patients (0 to 1).")] = 1.0,
+    repeats: Annotated[int, typer.Option(help="Starts and splits to average over.", min=1)] = 10,
+    rank: Annotated[int, typer.Option(help="Number of components.", min=1)] = 10,
+    constraint: Annotated[
+        ConstraintChoice, typer.Option(help="What factors may look like in the grids.")
+    ] = ConstraintChoice.none,
+    max_iter: Annotated[int, typer.Option(help="Most iterations.", min=1)] = 100,
+    starts: Annotated[
+        int, typer.Option(help="Starts of every model whose phenotypes are named.", min=1)
+    ] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of records, splits and starts.", min=0)] = 0,
+    form: FormatOption = Format.text,
+) -> None:
+    """Run the seed paper's experiments. Interrupt at will: the same command goes on later."""
+    from tripheno.evaluation.paper.plan import PaperSettings
+    from tripheno.report.paper_page import write_page
+
+    settings = PaperSettings(
+        data.value, path, scale, repeats, rank, constraint.value,
+        max_iter=max_iter, seed=seed, starts=starts,
+    )  # fmt: skip
+    out_dir.mkdir(parents=True, exist_ok=True)
+    with Progress() as progress:
+        _run(experiment, out_dir, settings, progress)
+        page = write_page(out_dir)
+    _show(out_dir, page, form)
+
+
+def _run(
+    experiment: ExperimentChoice, folder: Path, settings: PaperSettings, progress: Progress
+) -> None:
+    from tripheno.evaluation.paper.running import GRIDS, Grids
+    from tripheno.report.paper_downstream import run_downstream
+    from tripheno.report.paper_phenotypes import run_phenotypes
+
+    every = experiment is ExperimentChoice.all
+    if experiment is ExperimentChoice.downstream:
+        run_downstream(folder, settings, progress.say)
+        return
+    if experiment is not ExperimentChoice.phenotypes:
+        Grids(folder, settings, progress.say).run(GRIDS if every else (experiment.value,))
+    if every or experiment is ExperimentChoice.phenotypes:
+        run_phenotypes(folder, settings, progress.say)
+
+
+def _show(folder: Path, page: Path, form: Format) -> None:
+    from tripheno.evaluation.paper.ledger import read_rows
+    from tripheno.report.paper_page import TITLES, verdicts
+
+    rows = [row for name in TITLES for row in read_rows(folder / f"{name}.csv")]
+    found: dict[str, Any] = {"page": str(page), **verdicts(rows)}
+    if form is Format.json:
+        print_json(found)
+        return
+    console = out()
+    for name, words in (
+        ("corrected", "TRIP corrected, worst gap to central"),
+        ("exact", "exact, worst gap to central"),
+        ("released", "TRIP released, worst gap to central"),
+        ("local_least", "local, least gap to central"),
+    ):
+        if found[name] is not None:
+            console.print(f"{words}: {100 * found[name]:.3g} %")
+    console.print(f"{found['rows']} rows · page: {page}")

@@ -1,0 +1,152 @@
+"""Run the grids: one row after the other, each on disk before the next begins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from tripheno.evaluation.paper.ledger import Ledger, Row, append_lines, read_lines
+from tripheno.evaluation.paper.measuring import (
+    CurvePoint,
+    Reference,
+    alignment_seconds,
+    central_reference,
+    central_row,
+    curve,
+    method_row,
+)
+from tripheno.evaluation.paper.plan import (
+    CENTRAL,
+    CURVES,
+    LOCAL,
+    PaperSettings,
+    Point,
+    Task,
+    contenders_of,
+    tasks_of,
+)
+from tripheno.evaluation.paper.tensors import Tensors
+from tripheno.evaluation.simulation import share_out
+from tripheno.exchange.simulated import sums_for
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.warm_up import warm_up
+
+Say = Callable[[str], None]
+GRIDS = ("nonzeros", "hospitals", "skew", "sums-plain", "sums-secure")
+CURVE_COLUMNS = tuple(field.name for field in fields(CurvePoint))
+
+
+class Grids:
+    """The experiments on one population, and what their rows share: tensors, splits, central."""
+
+    def __init__(self, folder: Path, settings: PaperSettings, say: Say) -> None:
+        self.folder, self.settings, self.say = folder, settings, say
+        self.tensors = Tensors(settings, say)
+        self.ledgers = {name: Ledger(folder, name, settings.to_dict()) for name in GRIDS}
+        self._references: dict[tuple[str, int], Reference] = {}
+        self._split: tuple[tuple[object, ...], dict[str, CountTensor], float] | None = None
+
+    def run(self, experiments: tuple[str, ...]) -> int:
+        """Measure every row that is missing; say how many there were to measure."""
+        tasks = [t for t in tasks_of(experiments, self.settings.repeats) if not self._has(t)]
+        if tasks:
+            warm_up(self.settings.rank, self.say)
+        started = time.perf_counter()
+        for done, task in enumerate(tasks):
+            row = self._measure(task)
+            self.say(_progress(done + 1, len(tasks), task, row, time.perf_counter() - started))
+        if "nonzeros" in experiments:
+            self._curves()
+        return len(tasks)
+
+    def _has(self, task: Task) -> bool:
+        x = self._x(task.experiment, task.point, build=False)
+        names = (task.contender.method, task.contender.variant or "", task.repeat)
+        return x is not None and self.ledgers[task.experiment].has(x, *names)
+
+    def _x(self, experiment: str, point: Point, *, build: bool) -> float | None:
+        """Where the point lies on the x axis; a tensor's nonzeros are noted once counted."""
+        if point.x is not None:
+            return point.x
+        notes = self.ledgers[experiment].notes.setdefault("tensors", {})
+        if point.window not in notes and build:
+            tensor = self.tensors[point.window]
+            notes[point.window] = {"shape": list(tensor.shape), "nonzeros": tensor.nonzeros}
+        return float(notes[point.window]["nonzeros"]) if point.window in notes else None
+
+    def _measure(self, task: Task) -> Row:
+        point, repeat = task.point, task.repeat
+        x = self._x(task.experiment, point, build=True)
+        assert x is not None
+        reference = self._reference(point.window, repeat)
+        about: dict[str, object]
+        if task.contender == CENTRAL:
+            row = central_row(x, repeat, reference, pooled=point.hospitals > 1)
+            about = {"iterations": reference.iterations}
+        else:
+            tensors, alignment = self._hospitals(point, repeat)
+            _, sums = sums_for(point.sums, point.hospitals, self.settings.seed + repeat)
+            row, about = method_row(
+                x, task.contender, repeat, tensors, self.settings.solver(repeat),
+                reference=reference, sums=sums, alignment=alignment,
+            )  # fmt: skip
+            about["sums"] = point.sums
+        self.ledgers[task.experiment].add(row, about)
+        return row
+
+    def _reference(self, window: str, repeat: int) -> Reference:
+        """The central model, made once for all experiments on the tensor and kept on disk."""
+        key, path = (window, repeat), self.folder / "central" / f"{window}-{repeat}.npz"
+        if key not in self._references:
+            if not path.is_file():
+                self.say(f"central model of window {window}, repeat {repeat}")
+                central_reference(self.tensors[window], self.settings.solver(repeat)).save(path)
+            self._references[key] = Reference.load(path)
+        return self._references[key]
+
+    def _hospitals(self, point: Point, repeat: int) -> tuple[Mapping[str, CountTensor], float]:
+        """The patients dealt out, the same way for every method; and the time to align."""
+        key = (point.window, point.hospitals, point.skew, repeat)
+        if self._split is None or self._split[0] != key:
+            self._split = None  # let go of the last one first: a tensor may be large
+            rng = np.random.default_rng([self.settings.seed, repeat])
+            parts = share_out(self.tensors[point.window], point.hospitals, point.skew, rng)
+            seconds = alignment_seconds(parts, self.settings.seed) if len(parts) > 1 else 0.0
+            self._split = (key, parts, seconds)
+        return self._split[1], self._split[2]
+
+    def _curves(self) -> None:
+        """The error over iterations and over bytes, for the first repeat."""
+        path = self.folder / "iterations.csv"
+        present = {(line["x"], line["method"], line["variant"]) for line in read_lines(path)}
+        for point in (p for p in _nonzeros_points() if p.window in CURVES):
+            x = self._x("nonzeros", point, build=True)
+            for contender in contenders_of("nonzeros"):
+                key = (str(int(x or 0)), contender.method, contender.variant or "")
+                if contender == LOCAL or key in present:
+                    continue
+                self.say(f"error over iterations: window {point.window}, {contender.words}")
+                tensors, _ = self._hospitals(point, 0)
+                _, sums = sums_for("plain", point.hospitals, self.settings.seed)
+                lines = curve(x or 0.0, contender, tensors, self.settings.solver(0), sums)
+                append_lines(path, CURVE_COLUMNS, lines)
+
+
+def _nonzeros_points() -> list[Point]:
+    return list({task.point: None for task in tasks_of(("nonzeros",), 1)})
+
+
+def _progress(done: int, total: int, task: Task, row: Row, elapsed: float) -> str:
+    """One line: what was measured, and how long the rest may take."""
+    gap = "" if row.rmse_gap is None else f", gap {100 * row.rmse_gap:+.4f} %, FMS {row.fms:.3f}"
+    left = elapsed / done * (total - done)
+    rest = f"{left / 60:.0f} min" if left > 90 else f"{left:.0f} s"
+    return (
+        f"[{done}/{total}] {task.experiment} x={row.x:.6g} {task.contender.words}, "
+        f"repeat {task.repeat}: RMSE {row.rmse_nonzeros:.4f}{gap}, "
+        f"{row.seconds_compute:.1f} s; about {rest} left"
+    )
