@@ -122,13 +122,13 @@ def sealed_bytes(layout: Layout) -> int:
     return HEAD.size + 8 * layout.words + PROOF_BYTES
 
 
-def _proof(body: bytes, secret: bytes, step: str) -> bytes:
-    """Who made a message, and that it is whole: Poly1305 under a key for this step alone.
+def _proof(body: bytes, secret: bytes) -> bytes:
+    """Who made a message, and that it is whole: Poly1305 under a key for its step alone.
 
-    The key comes from the secret shared with the server. A step has one message, so no key ever
-    proves two.
+    The key comes from the secret shared with the server and the step that the head names. A step
+    has one message, so no key ever proves two.
     """
-    return Poly1305.generate_tag(expand(secret, b"proof" + _digest(step)), body)
+    return Poly1305.generate_tag(expand(secret, b"proof" + HEAD.unpack_from(body)[3]), body)
 
 
 def _digest(step: str) -> bytes:
@@ -187,7 +187,7 @@ class HospitalSums(Sums):
         layout = Layout.of(arrays)
         words = self._words(layout, arrays, step, read_plan(plan, layout, self._size, where))
         body = self._head(step, layout).pack() + self._masked(words, step, layout).tobytes()
-        proof = _proof(body, self.desk.server_secret, step)
+        proof = _proof(body, self.desk.server_secret)
         if self._sealed.setdefault(step, proof) != proof:
             raise MaskReuse("another contribution under the masks of this step", where=where)
         sealed = body + proof
@@ -317,7 +317,7 @@ class ServerSums(Sums):
             fault = "truncated" if len(data) < expected else "oversized"
             raise BadMessage(f"{fault}: {len(data):,} bytes, not {expected:,}", where=where)
         body, proof = data[:-PROOF_BYTES], data[-PROOF_BYTES:]
-        if not hmac.compare_digest(proof, _proof(body, self.secrets.get(name, b""), step)):
+        if not hmac.compare_digest(proof, _proof(body, self.secrets.get(name, b""))):
             raise BadSignature("was not made by this hospital, or was changed", where=where)
         magic, roster, hospital, of_step, of_layout, count = HEAD.unpack_from(body)
         if magic != MAGIC or roster != self.roster.digest:
