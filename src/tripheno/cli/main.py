@@ -11,6 +11,7 @@ import typer
 
 from tripheno import __version__
 from tripheno.cli import audit
+from tripheno.cli.attack import attack
 from tripheno.cli.bench import bench
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
@@ -69,6 +70,7 @@ for _command in (
 audit_app = typer.Typer(help="What left, and whether the record of it holds.", no_args_is_help=True)
 audit_app.command("verify")(_guarded(audit.verify))
 audit_app.command("show")(_guarded(audit.show))
+audit_app.command("attack")(_guarded(attack))
 app.add_typer(audit_app, name="audit")
 
 

@@ -7,17 +7,22 @@ attacked is the configuration of a run or a study, on hospitals whose data lie h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from tripheno.evaluation.simulation import assemble, drop_small_cells, share_out
-from tripheno.exchange.simulated import SumsKind, sums_for
+from tripheno.exchange.simulated import FEWEST, SumsKind, sums_for
 from tripheno.privacy.attacks.records import one_visit_each
-from tripheno.privacy.attacks.suite import Arena
+from tripheno.privacy.attacks.suite import Arena, Configuration
+from tripheno.protocol.agreed import Protocol
 from tripheno.records.synthetic import synthetic_network
 from tripheno.records.synthetic_presets import demo_settings
+from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import CountTensor, pooled
 
+UNDER_TEST = "under test"
 HELD_OUT = 0.25  # of every hospital's patients take no part
 TINY = 8  # patients of a hospital small enough to be read record by record
 
@@ -88,3 +93,42 @@ def _different(tensor: CountTensor, rows: np.ndarray) -> np.ndarray:
         if len(chosen) == TINY:
             break
     return np.array(chosen, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A configuration, and how many hospitals of which threshold it is for."""
+
+    configuration: Configuration
+    hospitals: int
+    min_cell: int | None
+
+
+def question_of_run(summary: Mapping[str, Any]) -> Question:
+    """What a run folder's ``run.json`` says was run."""
+    given = summary.get("provenance", {}).get("settings", {})
+    known = {name: given[name] for name in asdict(SolverSettings()) if name in given}
+    settings = SolverSettings(**known)
+    return Question(
+        Configuration(UNDER_TEST, settings, summary["sums"], summary["align"]),
+        len(summary["hospitals"]),
+        None,
+    )
+
+
+def question_of_protocol(protocol: Protocol) -> Question:
+    """What a `federation.toml` says will be run."""
+    hospitals = len(protocol.members) or FEWEST
+    return Question(
+        Configuration(
+            UNDER_TEST, protocol.solver, "secure" if hospitals >= FEWEST else "plain",
+            protocol.alignment,
+        ),
+        hospitals,
+        protocol.thresholds.min_cell_count,
+    )  # fmt: skip
+
+
+def shipped_question() -> Question:
+    """What tripheno does when nobody says anything else."""
+    return Question(Configuration(UNDER_TEST, SolverSettings(), "secure", "tokens"), FEWEST, None)

@@ -136,6 +136,9 @@ class Traffic:
         gram = Field("patient_gram", (rank, rank))
         yield self._sum("release", "Measures", rows, [*measured, gram], starts)
         yield Outgoing("finish", "Nothing", "none", False, (), 0, starts)
+        rows = "phenotypes: how many patients have each, all hospitals together"
+        carriers = Field("carriers", (solver.n_components,))
+        yield self._sum("carriers", "Carriers", rows, [carriers], starts)
 
     def _rounds(self, solver: SolverSettings) -> Iterator[Outgoing]:
         rank, review = solver.rank, Field("review", (len(REVIEW),))

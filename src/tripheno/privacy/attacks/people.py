@@ -62,8 +62,9 @@ def share_of(right: int, of: int, chance: float) -> Share:
 def mean_share(shares: Sequence[Share]) -> Share:
     """The mean of independent rounds, with the interval of their mean."""
     values = np.array([share.value for share in shares])
-    half = NORMAL_95 * float(values.std(ddof=1) / np.sqrt(len(values)))
-    return Share(float(values.mean()), values.mean() - half, values.mean() + half, shares[0].chance)
+    middle = float(values.mean())
+    half = NORMAL_95 * float(values.std(ddof=1)) / len(values) ** 0.5
+    return Share(middle, middle - half, middle + half, shares[0].chance)
 
 
 def additions(

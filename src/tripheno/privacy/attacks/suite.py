@@ -23,6 +23,8 @@ SURE = 3.29 / 1.96  # intervals are widened by this before a guess counts as bet
 TARGETS = 100  # people of each hospital whose membership is guessed
 ROUNDS = {"trip": 2, "exact": 24, "local": 2, "central": 2}
 
+LESS_OWN = "the sum less one's own"
+
 Unit = Literal["share", "error", "AUC"]
 Tensors = Mapping[str, CountTensor]
 
@@ -80,8 +82,10 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """As plain values; an infinite error is none."""
         plain = asdict(self)
-        plain["value"] = self.value if np.isfinite(self.value) else None
-        return plain
+        plain["value"] = float(self.value) if np.isfinite(self.value) else None
+        for name in ("low", "high", "chance", "null_control"):
+            plain[name] = None if plain[name] is None else float(plain[name])
+        return {**plain, "succeeded": bool(self.succeeded)}
 
 
 def attack(
@@ -166,7 +170,7 @@ def _less_ones_own(setup: Configuration, true: Mapping[str, np.ndarray]) -> Find
     ]
     least = min(errors, default=0.0)
     return Finding(
-        "the sum less one's own", "hospital and server", setup.name, "error", least,
+        LESS_OWN, "hospital and server", setup.name, "error", least,
         least < RECOVERED, note=f"relative error {least:.1e} against one other hospital",
     )  # fmt: skip
 

@@ -1,0 +1,183 @@
+"""``tripheno audit attack``: what a curious server would get out of a configuration."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from tripheno.cli.console import (
+    Format,
+    FormatOption,
+    Progress,
+    out,
+    print_json,
+    table,
+)
+from tripheno.cli.simulate import AlignChoice, MethodChoice, SumsChoice
+from tripheno.errors import TriphenoWarning
+
+if TYPE_CHECKING:
+    from tripheno.evaluation.self_attack import Question
+    from tripheno.privacy.attacks.suite import Finding
+    from tripheno.solver.settings import Method
+
+
+def attack(
+    target: Annotated[
+        Path | None,
+        typer.Argument(help="A run folder, or a federation.toml; the defaults if not given."),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="Attack these sites' data instead of synthetic hospitals; repeat it."),
+    ] = None,
+    method: Annotated[MethodChoice | None, typer.Option(help="Another method.")] = None,
+    sums: Annotated[SumsChoice | None, typer.Option(help="Another way of adding up.")] = None,
+    align: Annotated[AlignChoice | None, typer.Option(help="Another alignment.")] = None,
+    hospitals: Annotated[int | None, typer.Option(help="Another number.", min=2)] = None,
+    seed: Annotated[int, typer.Option(help="Seed of hospitals and attacks.", min=0)] = 0,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Folder for attack.json and attack.svg.")
+    ] = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Attack what the server of such a run sees; exit 1 if anything of one hospital is found."""
+    from tripheno.evaluation.self_attack import arena_of, synthetic_hospitals
+    from tripheno.privacy.attacks.suite import attack as run
+    from tripheno.report.study import federation_from_files
+
+    question = _changed(_question(target), method, sums, align, hospitals, seed)
+    setup = question.configuration
+    with Progress() as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", TriphenoWarning)  # a few rounds are not meant to converge
+        if data:
+            tensors, _ = federation_from_files(data, None if len(data) > 1 else
+                                               question.hospitals, None, seed)  # fmt: skip
+            described = "the sites given"
+        else:
+            tensors = synthetic_hospitals(question.hospitals, seed)
+            described = "synthetic hospitals"
+        arena = arena_of(
+            tensors, seed, sums=setup.sums, min_cell=question.min_cell, described=described
+        )
+        progress.say(arena.described)
+        findings = run(setup, arena, progress.say)
+    result = _result(question, arena.described, findings)
+    if out_dir is not None:
+        _write(out_dir, result, findings)
+    if form is Format.json:
+        print_json(result)
+    else:
+        _show(result, findings, out_dir)
+    if not result["ok"]:
+        raise SystemExit(1)
+
+
+def _question(target: Path | None) -> Question:
+    from tripheno.cli.layers import layers_over
+    from tripheno.evaluation.self_attack import (
+        question_of_protocol,
+        question_of_run,
+        shipped_question,
+    )
+    from tripheno.protocol.agreed import read_protocol
+    from tripheno.report.run_folder import read_report
+
+    if target is None:
+        return shipped_question()
+    if target.suffix == ".toml":
+        return question_of_protocol(read_protocol(target, layers_over("federation")))
+    return question_of_run(read_report(target).run)
+
+
+def _changed(
+    question: Question,
+    method: MethodChoice | None,
+    sums: SumsChoice | None,
+    align: AlignChoice | None,
+    hospitals: int | None,
+    seed: int,
+) -> Question:
+    setup = question.configuration
+    settings = replace(setup.settings, seed=seed)
+    if method is not None:
+        settings = replace(settings, method=cast("Method", method.value))
+    count = hospitals or question.hospitals
+    chosen = sums.value if sums is not None else setup.sums
+    if count < 3 and sums is None:
+        chosen = "plain"
+    setup = replace(
+        setup, settings=settings, sums=chosen, align=align.value if align else setup.align
+    )
+    return replace(question, configuration=setup, hospitals=count)
+
+
+def _result(question: Question, described: str, findings: list[Finding]) -> dict[str, Any]:
+    from tripheno.privacy.attacks.suite import site_level
+
+    setup = question.configuration
+    recovered = site_level(findings, setup.name)
+    return {
+        "ok": not recovered,
+        "under_test": {
+            "method": setup.settings.method, "variant": setup.settings.variant,
+            "rank": setup.settings.n_components, "sums": setup.sums, "align": setup.align,
+            "hospitals": question.hospitals, "min_cell": question.min_cell,
+        },
+        "data": described,
+        "recovered": [one.attack for one in recovered],
+        "findings": [one.to_dict() for one in findings],
+    }  # fmt: skip
+
+
+def _write(folder: Path, result: dict[str, Any], findings: list[Finding]) -> None:
+    from tripheno.privacy.attacks.suite import paper_in_clear
+    from tripheno.report.attack_chart import attack_chart
+    from tripheno.report.charts import as_svg
+    from tripheno.report.run_folder import write_text
+    from tripheno.solver.settings import SolverSettings
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "attack.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    paper = paper_in_clear(SolverSettings()).name
+    chart = attack_chart(findings, paper, "under test")
+    label = f"What attacks recover from {paper}, and from the configuration under test."
+    write_text(folder / "attack.svg", as_svg(chart, label, standalone=True))
+
+
+def _show(result: dict[str, Any], findings: list[Finding], folder: Path | None) -> None:
+    console = out()
+    said = ", ".join(f"{key} {value}" for key, value in result["under_test"].items())
+    console.print(f"[bold]Under test[/bold]: {said}\nOn {result['data']}\n")
+    headings = {"Attack": False, "By": False, "On": False, "Result": True, "": False}
+    shown = table("", {**headings, "Recovered": False})
+    for one in findings:
+        shown.add_row(
+            one.attack, one.by, one.setup, _in_words(one), one.note,
+            "[red]YES[/red]" if one.succeeded else "no",
+        )  # fmt: skip
+    console.print(shown)
+    if result["ok"]:
+        console.print("\nNothing of one hospital was recovered in the configuration under test.")
+    else:
+        console.print(
+            f"\n[red]Recovered in the configuration under test[/red]: "
+            f"{'; '.join(result['recovered'])}"
+        )
+    if folder is not None:
+        console.print(f"Figure and numbers: {folder / 'attack.svg'}, {folder / 'attack.json'}")
+
+
+def _in_words(one: Finding) -> str:
+    if one.unit == "error":
+        return f"error {one.value:.1e}"
+    span = "" if one.low is None else f" ({one.low:.2f} to {one.high:.2f})"
+    if one.unit == "AUC":
+        return f"AUC {one.value:.2f}{span}, null {one.null_control:.2f}"
+    beside = "" if one.chance is None else f", chance {100 * one.chance:.0f} %"
+    return f"{100 * one.value:.0f} %{span}{beside}"
