@@ -40,7 +40,7 @@ def markdown(name: str, command: Any) -> list[str]:
             words.append(shown if parameter.required else f"[{shown}]")
         else:
             shown = ", ".join(parameter.opts)
-        bare = parameter.bare_type()
+        bare = parameter.type_descriptor.annotation
         enum = isinstance(bare, type) and issubclass(bare, Enum)
         kind = " · ".join(str(choice.value) for choice in bare) if enum else ""
         value = getattr(parameter.default, "value", parameter.default)

@@ -17,6 +17,7 @@ from tripheno.evaluation.paper.seed_figures import (
     SEED_UCSD,
     SEED_WORST_GAP,
 )
+from tripheno.files import write_text
 from tripheno.report.charts import as_svg
 from tripheno.report.page import environment
 from tripheno.report.paper_charts import (
@@ -28,7 +29,6 @@ from tripheno.report.paper_charts import (
     time_chart,
     x_label,
 )
-from tripheno.report.run_folder import write_text
 
 TITLES = {
     "nonzeros": "Number of nonzeros",
