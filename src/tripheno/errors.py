@@ -81,6 +81,16 @@ class Diverged(RunFailed):
     code = "TRIP-E101"
 
 
+class DiskFailed(RunFailed):
+    """A checkpoint or a log could not be written: the disk is full, or the folder not writable.
+
+    Nothing was half-written. Free some space, and start the same command again: the run goes on
+    from the last checkpoint.
+    """
+
+    code = "TRIP-E102"
+
+
 # ── exit 2: settings ──────────────────────────────────────────────────────────────────────────
 
 
@@ -377,15 +387,6 @@ class OtherProtocol(PolicyError):
     """
 
     code = "TRIP-E421"
-
-
-class TooFewPatients(PolicyError):
-    """A hospital has fewer patients than the study, or the hospital itself, asks for.
-
-    `min_site_patients` in its `site.toml` may be lowered by the hospital alone.
-    """
-
-    code = "TRIP-E422"
 
 
 # ── exit 5: network and messages ──────────────────────────────────────────────────────────────

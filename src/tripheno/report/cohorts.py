@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tripheno.errors import NoSuchFile, OutputExists, RunNotFound
-from tripheno.evaluation.prevalence import LEAST_COUNTS, LEAST_SHARE, carriers
 from tripheno.records.events import read_events
 from tripheno.report.phenotypes import Phenotype
 from tripheno.report.run_folder import read_report, read_summary, write_text
 from tripheno.solver.frozen import FrozenPhenotypes
+from tripheno.solver.membership import LEAST_COUNTS, LEAST_SHARE, carriers
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.reading import read_tensor
 from tripheno.vocabulary.axis import Axis
