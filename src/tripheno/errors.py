@@ -379,6 +379,8 @@ class SiteTooSmall(PolicyError):
     """
 
     code = "TRIP-E415"
+
+
 class OtherProtocol(PolicyError):
     """A member holds another `federation.toml`, or another version of tripheno, than the rest.
 

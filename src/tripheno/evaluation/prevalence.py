@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tripheno.solver.membership import carriers
+from tripheno.solver.diagnosis import carriers
 
 MIN_CELL = 11  # counts of people below it are not shown
 

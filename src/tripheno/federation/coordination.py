@@ -17,7 +17,9 @@ import numpy as np
 
 from tripheno.errors import NothingLeft, SessionLost, SettingsError
 from tripheno.exchange import Channel, Exchange
+from tripheno.exchange.keys import Identity
 from tripheno.exchange.secure import ServerSums
+from tripheno.federation.audit_file import countersigned
 from tripheno.federation.checkpoints import Checkpoints, common_iteration
 from tripheno.federation.keys import alignment_entropy, server_keys
 from tripheno.federation.messages import (
@@ -30,6 +32,7 @@ from tripheno.federation.messages import (
     check_agreement,
 )
 from tripheno.federation.phases import Attempt
+from tripheno.privacy.audit import Head
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.solver.federated import server_method, solution_of
 from tripheno.solver.loop import Moment, Outcome, Watch, first_factors, run_rounds
@@ -63,6 +66,8 @@ class Study:
     protocol: Protocol
     run: str
     store: Checkpoints
+    identity: Identity | None = None  # countersigns audit heads; None: there are none
+    heads: Callable[[str, Head], None] = field(default=lambda _name, _head: None)
     watch: Watch | None = None
     say: Say = field(default=lambda _text: None)
 
@@ -106,13 +111,16 @@ class _Attempt:
     def __init__(self, study: Study, channel: Channel, number: int) -> None:
         self.study, self.protocol, self.store = study, study.protocol, study.store
         self.channel = Attempt(channel, number)
-        self.hello = Hello(study.run, number, protocol_hash(study.protocol))
+        public = study.identity.public.hex() if study.identity is not None else ""
+        self.hello = Hello(study.run, number, protocol_hash(study.protocol), public)
+        self.publics: dict[str, bytes] = {}
         self.started = time.perf_counter()
 
     def run(self) -> Result:
         """The whole attempt."""
         here = self._greet()
-        shown = {name: one.public.hex() for name, one in here.items()}
+        self.publics = {name: one.public for name, one in here.items()}
+        shown = {name: public.hex() for name, public in self.publics.items()}
         server = server_keys(self.protocol, self.hello, shown)
         self.channel.round("roster", json.dumps(shown, sort_keys=True).encode())
         exchange = Exchange(self.channel, server)
@@ -192,6 +200,7 @@ class _Attempt:
             if iteration > 1 and (iteration - 1) % every == 0:
                 scales = {SCALES + key: value for key, value in server.scales.to_arrays().items()}
                 self.store.save(iteration, {**moment_arrays(moment), **scales})
+                self._countersign(str(iteration))
 
         method = server_method(self.protocol.solver.with_variant_rules())
         watch = self.study.watch
@@ -232,7 +241,23 @@ class _Attempt:
         carriers = tuple(round(float(count)) for count in counted.patients)
         result = Result(solution, removed, carriers, seconds, self.channel.number)
         self.channel.round("end", json.dumps(end_of(result, self.protocol)).encode())
+        self._countersign("last")
         return result
+
+    def _countersign(self, name: str) -> None:
+        """Every hospital shows where its audit log stands; the coordinator signs and keeps it."""
+        identity = self.study.identity
+        if identity is None:
+            return
+        offered = self.channel.round(f"head/{name}", b"")
+        heads = {
+            hospital: countersigned(hospital, data, self.publics[hospital], identity)
+            for hospital, data in offered.items()
+        }
+        for hospital, head in heads.items():
+            self.study.heads(hospital, head)
+        given = {hospital: head.countersignature for hospital, head in heads.items()}
+        self.channel.round(f"countersign/{name}", json.dumps(given, sort_keys=True).encode())
 
 
 def end_of(result: Result, protocol: Protocol) -> dict[str, Any]:

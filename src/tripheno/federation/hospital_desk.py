@@ -18,7 +18,8 @@ from tripheno.exchange.keys import Identity
 from tripheno.exchange.sums import Hospital, handler
 from tripheno.federation.axes import OwnAxes
 from tripheno.federation.checkpoints import Checkpoints
-from tripheno.federation.keys import hospital_keys
+from tripheno.federation.doorkeeper import Doorkeeper
+from tripheno.federation.keys import coordinator_key, hospital_keys
 from tripheno.federation.messages import (
     Carriers,
     CountCarriers,
@@ -32,20 +33,14 @@ from tripheno.federation.messages import (
 from tripheno.federation.phases import split_step
 from tripheno.privacy.small_cells import people_at_positions
 from tripheno.protocol.agreed import Protocol, protocol_hash
+from tripheno.solver.diagnosis import carriers
 from tripheno.solver.federated import Member
-from tripheno.solver.membership import carriers
 from tripheno.solver.moments import hospital_arrays, hospital_state
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.public_list import counting
 
-Door = Callable[[str, bytes, bytes], bytes]
-"""``answer = door(step, broadcast, answer)``: what leaves, once it was checked and written down."""
-
-
-def wide_open(step: str, broadcast: bytes, answer: bytes) -> bytes:
-    """No door: for tests."""
-    del step, broadcast
-    return answer
+HEADS = ("head/", "countersign/")
+LAST_HEAD = "head/last"
 
 
 @dataclass(frozen=True)
@@ -67,9 +62,7 @@ class HospitalFile:
     protocol: Protocol
     identity: Identity
     store: Callable[[str], Checkpoints]  # run → its folder
-    door: Door = wide_open
-    check: Callable[[], None] = field(default=lambda: None)  # raises if nothing may leave
-    sizes: Callable[[dict[str, int]], None] = field(default=lambda _sizes: None)
+    door: Doorkeeper = field(default_factory=Doorkeeper)
     finished: Callable[[str, Finished], None] = field(default=lambda _run, _end: None)
 
 
@@ -89,16 +82,19 @@ class HospitalDesk:
             raise SessionLost("this hospital holds no keys of this attempt", where=self.file.name)
         else:
             answer = self._sitting.respond(inner, data)
-        return self.file.door(inner, data, answer)
+            if inner.startswith(HEADS):  # a hash and signatures; a line about it would change it
+                return answer
+        return self.file.door.pass_out(inner, data, answer)
 
     def _greet(self, attempt: int, data: bytes) -> bytes:
         file, hello = self.file, Hello.unpack(data)
         check_agreement(file.protocol, hello, where=file.name)
-        file.check()
+        file.door.check()
         store = file.store(hello.run)
         if hello.attempt != attempt or attempt <= store.attempt():
             raise WrongStep("an attempt that was made before", where=file.name)
         store.take_attempt(attempt)
+        file.door.begin(hello.run, file.tensor, coordinator_key(file.protocol, hello))
         self._sitting = _Sitting(file, hello, store)
         kept = tuple(store.iterations()) if store.axes() is not None else ()
         return Here(file.identity.public, protocol_hash(file.protocol), kept).pack()
@@ -130,6 +126,8 @@ class _Sitting:
             self._keep(step)
         elif phase == "end":
             return self._end(data)
+        elif step.startswith(HEADS):
+            return self._head(step, data)
         return self._hospital.respond(step, data)
 
     def _take_roster(self, data: bytes) -> bytes:
@@ -162,7 +160,7 @@ class _Sitting:
         self._tell_sizes()
 
     def _tell_sizes(self) -> None:
-        self.file.sizes({axis.mode: axis.size for axis in self.own.tensor.axes})
+        self.file.door.resize({axis.mode: axis.size for axis in self.own.tensor.axes})
 
     # ── rounds ────────────────────────────────────────────────────────────────────────────────
 
@@ -198,6 +196,13 @@ class _Sitting:
         iteration = int(parts[1])
         if iteration > 1 and (iteration - 1) % self.file.protocol.operation.checkpoint_every == 0:
             self.store.save(iteration, hospital_arrays(self._member.state))
+
+    def _head(self, step: str, data: bytes) -> bytes:
+        """Show where the audit log stands, or take the coordinator's signature under it."""
+        if step.startswith("head/"):
+            return self.file.door.offer_head(last=step == LAST_HEAD)
+        self.file.door.take_countersignature(str(read_json(data, step).get(self.file.name)))
+        return b""
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tripheno.errors import BadMessage
-from tripheno.exchange.keys import Entropy, Identity, KeyDesk, Roster, from_seed, from_system
+from tripheno.errors import BadMessage, UnknownMember
+from tripheno.exchange.keys import (
+    Entropy,
+    Identity,
+    KeyDesk,
+    Roster,
+    fingerprint_of,
+    from_seed,
+    from_system,
+)
 from tripheno.exchange.secure import HospitalSums, ServerSums
 from tripheno.exchange.simulated import seeded_halves
 from tripheno.federation.messages import Hello
@@ -43,6 +51,17 @@ def roster_of(protocol: Protocol, hello: Hello, shown: dict[str, Any]) -> Roster
     except (ValueError, TypeError):
         raise BadMessage("public keys that cannot be read", where="roster") from None
     return protocol.roster(f"{hello.run}/{hello.attempt}", publics)
+
+
+def coordinator_key(protocol: Protocol, hello: Hello) -> bytes:
+    """The key that countersigns audit heads, if it is the one agreed on."""
+    try:
+        public = bytes.fromhex(hello.coordinator)
+    except ValueError:
+        raise BadMessage("the coordinator's key cannot be read", where="hello") from None
+    if protocol.coordinator and fingerprint_of(public) != protocol.coordinator:
+        raise UnknownMember("shows another key than agreed on", where="the coordinator")
+    return public
 
 
 def alignment_entropy(protocol: Protocol, name: str) -> Entropy:

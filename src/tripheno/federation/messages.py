@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from tripheno.exchange import Broadcast, Contribution
 from tripheno.protocol.agreed import Protocol, protocol_hash
 
 LARGEST_TEXT = 1 << 22
+_RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
 def read_json(data: bytes, where: str) -> dict[str, Any]:
@@ -36,6 +38,7 @@ class Hello:
     run: str
     attempt: int
     protocol: str
+    coordinator: str = ""  # the public key that countersigns audit heads, hexadecimal
     version: str = __version__
 
     def pack(self) -> bytes:
@@ -46,10 +49,12 @@ class Hello:
     def unpack(cls, data: bytes) -> Self:
         """From bytes, checked."""
         found = read_json(data, "hello")
+        if not _RUN.fullmatch(str(found.get("run"))):
+            raise BadMessage("a run whose name cannot be a folder's", where="hello")
         try:
             return cls(
                 str(found["run"]), int(found["attempt"]), str(found["protocol"]),
-                str(found["version"]),
+                str(found["coordinator"]), str(found["version"]),
             )  # fmt: skip
         except (KeyError, ValueError, TypeError):
             raise BadMessage("cannot be read", where="hello") from None

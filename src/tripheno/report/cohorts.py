@@ -18,8 +18,8 @@ from tripheno.errors import NoSuchFile, OutputExists, RunNotFound
 from tripheno.records.events import read_events
 from tripheno.report.phenotypes import Phenotype
 from tripheno.report.run_folder import read_report, read_summary, write_text
+from tripheno.solver.diagnosis import LEAST_COUNTS, LEAST_SHARE, carriers
 from tripheno.solver.frozen import FrozenPhenotypes
-from tripheno.solver.membership import LEAST_COUNTS, LEAST_SHARE, carriers
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.reading import read_tensor
 from tripheno.vocabulary.axis import Axis

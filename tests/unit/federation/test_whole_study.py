@@ -17,6 +17,7 @@ from tripheno.errors import (
 from tripheno.evaluation.simulation import assemble, drop_small_cells
 from tripheno.exchange.keys import Identity, from_seed
 from tripheno.exchange.simulated import SecureSums
+from tripheno.federation.doorkeeper import Doorkeeper
 from tripheno.federation.messages import Hello
 from tripheno.protocol.agreed import protocol_hash
 from tripheno.solver.federated import solve_federated
@@ -91,7 +92,7 @@ def test_a_hospital_with_another_protocol_is_refused(table):
 def test_a_hospital_with_another_version_is_refused(table):
     around = table()
     name = around.protocol.names[2]
-    hello = Hello("run-1", 1, "", "9.9.9")
+    hello = Hello("run-1", 1, "", version="9.9.9")
     desk = around.desks[name]
     told = replace(hello, protocol=protocol_hash(around.protocol))
     with pytest.raises(OtherProtocol, match=r"9\.9\.9 there"):
@@ -107,11 +108,12 @@ def test_a_hospital_with_another_key_than_agreed_on_is_refused(table):
 
 
 def test_a_hospital_that_may_send_nothing_sends_nothing(table):
-    def closed():
-        raise PolicyError("not approved")
+    class Closed(Doorkeeper):
+        def check(self):
+            raise PolicyError("not approved")
 
     around = table()
-    around.sit(around.protocol.names[0], check=closed)
+    around.sit(around.protocol.names[0], door=Closed())
     with pytest.raises(PolicyError, match="not approved"):
         around.run()
 

@@ -1,0 +1,32 @@
+"""Files of which a reader never sees half: written whole, or line by line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write whole or not at all: a temporary name, flushed to disk, then renamed."""
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+
+
+def begin_lines(path: Path) -> None:
+    """An empty file under this name; whoever follows the old one sees that it is another."""
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_bytes(b"")
+    temporary.replace(path)
+
+
+def append_line(path: Path, line: str) -> None:
+    """One more line, in one write, so that a reader sees all of it or nothing."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode() + b"\n")
+    finally:
+        os.close(descriptor)
