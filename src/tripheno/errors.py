@@ -520,12 +520,6 @@ class SessionLost(PeerLost):
     code = "TRIP-E601"
 
 
-class Paused(PeerLost):
-    """The run was paused. Nothing is lost: the same command goes on from the last checkpoint."""
-
-    code = "TRIP-E602"
-
-
 def catalogue() -> dict[str, type[TriphenoError]]:
     """Every error code and the class that carries it, in order."""
 

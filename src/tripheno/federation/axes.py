@@ -17,7 +17,7 @@ from tripheno.vocabulary.hospital_key import HospitalKeyDesk
 from tripheno.vocabulary.public_list import people_in_slots, slots
 from tripheno.vocabulary.tokens import Places, TokenDesk
 
-UNNAMED = "unnamed"
+UNNAMED = "not known here"
 
 
 class OwnAxes:
@@ -93,11 +93,17 @@ def _axes_of(tensor: CountTensor, places: Places) -> list[Axis]:
     axes = []
     for axis in tensor.axes:
         size, positions = places.sizes[axis.mode], places.positions[axis.mode]
-        codes = [f"{UNNAMED} {position + 1}" for position in range(size)]
+        codes = [_blank(position) for position in range(size)]
         for code, position in zip(axis.codes or (), positions, strict=True):
             codes[position] = code
-        axes.append(Axis(axis.mode, size, tuple(codes), axis.labels))
+        labels = {**dict.fromkeys(map(_blank, range(size)), UNNAMED), **axis.labels}
+        axes.append(Axis(axis.mode, size, tuple(codes), labels))
     return axes
+
+
+def _blank(position: int) -> str:
+    """A code without a name: white space, another one for every position."""
+    return f"{position:b}".translate({ord("0"): " ", ord("1"): "\t"})
 
 
 def _axis_of_slots(axis: Axis, listed: Sequence[str], place: np.ndarray, keep: np.ndarray) -> Axis:

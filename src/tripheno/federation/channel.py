@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from tripheno.exchange.channel import Channel
+from tripheno.exchange.channel import Channel, Listener
 from tripheno.federation.line import Awaited, EngineLine, Request
 from tripheno.federation.relay import opened_answer
 
@@ -17,8 +17,8 @@ from tripheno.federation.relay import opened_answer
 class EngineChannel(Channel):
     """Rounds over a line to the engine."""
 
-    def __init__(self, line: EngineLine) -> None:
-        self._line = line
+    def __init__(self, line: EngineLine, listen: Listener | None = None) -> None:
+        self._line, self._listen = line, listen
         super().__init__()
 
     @property
@@ -45,4 +45,6 @@ class EngineChannel(Channel):
             self.traffic[name].bytes_down += len(broadcast)
             self.traffic[name].bytes_up += len(answer)
             self.traffic[name].seconds += seconds / len(found)
+            if self._listen is not None:
+                self._listen(step, name, broadcast, answer)
         return found

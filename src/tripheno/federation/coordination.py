@@ -218,6 +218,9 @@ class _Attempt:
         server.scales.take({k[cut:]: v for k, v in arrays.items() if k.startswith(SCALES)})
         method = server_method(self.protocol.solver.with_variant_rules())
         moment = moment_of(arrays, method)
+        for line in moment.history:
+            if self.study.watch is not None:
+                self.study.watch(line)
         exchange.tell("resume", Resume(iteration))
         outcome = self._rounds(exchange, server, moment.state.shared_factors, moment)
         note = self.store.note()

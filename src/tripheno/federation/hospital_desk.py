@@ -64,6 +64,7 @@ class HospitalFile:
     store: Callable[[str], Checkpoints]  # run → its folder
     door: Doorkeeper = field(default_factory=Doorkeeper)
     finished: Callable[[str, Finished], None] = field(default=lambda _run, _end: None)
+    over: Callable[[str], None] = field(default=lambda _run: None)  # the very last step was taken
 
 
 class HospitalDesk:
@@ -202,6 +203,8 @@ class _Sitting:
         if step.startswith("head/"):
             return self.file.door.offer_head(last=step == LAST_HEAD)
         self.file.door.take_countersignature(str(read_json(data, step).get(self.file.name)))
+        if step == "countersign/last":
+            self.file.over(self.hello.run)
         return b""
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────

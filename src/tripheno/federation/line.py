@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tripheno.errors import BadMessage, EngineRefused, Paused, PeerLost
+from tripheno.errors import BadMessage, EngineRefused, PeerLost
 from tripheno.federation.relay import Broken, Door, frame, read_frame
 from tripheno.federation.session import Session, write_job
 
@@ -73,17 +73,12 @@ class EngineLine:
         self._line: Connection[Any, Any] | None = None
         self._session: Session | None = None
         self._job = ""
-        self._pausing = Event()
         Thread(target=self._open_door, name="tripheno-door", daemon=True).start()
 
     def _open_door(self) -> None:
         with suppress(OSError):  # closed
             while True:
                 self._lines.put(self._door.accept())
-
-    def pause(self) -> None:
-        """Stop at the next moment at which nothing is lost."""
-        self._pausing.set()
 
     def ask(self, request: Request) -> tuple[dict[str, bytes], dict[str, str]]:
         """Every hospital's answer to a step, and why some did not come."""
@@ -92,7 +87,6 @@ class EngineLine:
             seconds = max(request.left, 1.0)
             line.send_bytes(frame(f"{seconds:.3f} {request.step}", request.broadcast))
             while not line.poll(PAUSE):
-                self._check_pause(request)
                 if request.left < -PAUSE:
                     raise EOFError
             return self._read(line.recv_bytes(), request)
@@ -114,8 +108,7 @@ class EngineLine:
     def wait(self, request: Request, late: Sequence[str], why: str) -> None:
         """A moment before the next attempt, or the end of the time for a step."""
         self.notice(Awaited(tuple(late), request.step, request.since, why))
-        self._pausing.wait(min(PAUSE, max(request.left, 0.0)))
-        self._check_pause(request)
+        time.sleep(min(PAUSE, max(request.left, 0.0)))
         if request.left <= 0.0:
             self.hang_up()
             raise PeerLost(
@@ -124,10 +117,6 @@ class EngineLine:
                 why=why,
                 fix="once it is back, the same `tripheno run` goes on from the last checkpoint",
             )
-
-    def _check_pause(self, request: Request) -> None:
-        if self._pausing.is_set():
-            raise Paused("the run was paused", where=request.step)
 
     # ── the job and the line to it ────────────────────────────────────────────────────────────
 

@@ -17,7 +17,7 @@ import tempfile
 from contextlib import suppress
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -126,6 +126,7 @@ class Counter:
 
     def __init__(self, workspace: Path, respond: Responder) -> None:
         self._door, self._lock = Door(workspace), Lock()
+        self._hung_up = Event()
         self.respond_with(respond)
         Thread(target=self._serve, name="tripheno-counter", daemon=True).start()
 
@@ -143,12 +144,18 @@ class Counter:
             Thread(target=self._attend, args=(line,), daemon=True).start()
 
     def _attend(self, line: Connection[Any, Any]) -> None:
+        self._hung_up.clear()
         with line, suppress(*Broken):
             while True:
                 step, data = read_frame(line.recv_bytes())
                 with self._lock:
                     answer = sealed_answer(self._outbox.answer, step, data)
                 line.send_bytes(answer)
+        self._hung_up.set()
+
+    def wait_for_silence(self, seconds: float) -> None:
+        """Wait until the job that was served last has hung up, but not for ever."""
+        self._hung_up.wait(seconds)
 
     def __enter__(self) -> Self:
         return self

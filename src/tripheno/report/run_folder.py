@@ -19,6 +19,7 @@ from tripheno import __version__
 from tripheno.errors import OutputExists, RunNotFound
 from tripheno.evaluation.communication import seconds_at_15_mbps
 from tripheno.evaluation.simulation import Comparison, Federation
+from tripheno.progress import HISTORY, STATUS
 from tripheno.report.phenotypes import Phenotype, from_plain, to_plain
 from tripheno.solver.solution import Solution
 from tripheno.vocabulary.axis import Axis
@@ -36,6 +37,8 @@ class Run:
     compare: Mapping[str, Comparison] = field(default_factory=dict)
     sums: str = "plain"
     comparison: Mapping[str, Any] = field(default_factory=dict)  # methods and models side by side
+    members: tuple[str, ...] = ()  # of a real federation, where their own counts are not known
+    extra: Mapping[str, Any] = field(default_factory=dict)  # more for ``run.json``
 
     def summary(self) -> dict[str, Any]:
         """The content of ``run.json``."""
@@ -51,10 +54,7 @@ class Run:
             "sums": self.sums,
             "align": self.federation.align,
             "codes_removed": self.federation.codes_removed,
-            "hospitals": [
-                {"name": name, "patients": tensor.patients, "nonzeros": tensor.nonzeros}
-                for name, tensor in self.federation.tensors.items()
-            ],
+            "hospitals": self._hospitals(),
             "modes": ["patient", *(axis.mode for axis in solution.axes)],
             "shape": list(solution.shape),
             "nonzeros": solution.nonzeros,
@@ -81,14 +81,26 @@ class Run:
             },
             "compare": {name: pair._asdict() for name, pair in self.compare.items()},
             "provenance": self.provenance,
+            **self.extra,
         }
+
+    def _hospitals(self) -> list[dict[str, Any]]:
+        """Each with its own counts, where this machine knows them."""
+        tensors = self.federation.tensors
+        known = {
+            name: {"patients": tensor.patients, "nonzeros": tensor.nonzeros}
+            for name, tensor in tensors.items()
+        }
+        unknown = {"patients": None, "nonzeros": None}
+        return [{"name": n, **known.get(n, unknown)} for n in self.members or tuple(tensors)]
 
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder that holds something else; an older run is replaced file by file."""
     if folder.exists() and not folder.is_dir():
         raise OutputExists(f"{folder} is a file", fix="name another folder with --out")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file():
+    ours = any((folder / name).is_file() for name in ("run.json", STATUS, HISTORY))
+    if folder.is_dir() and any(folder.iterdir()) and not ours:
         raise OutputExists(f"{folder} is not empty and is no run", fix="name another --out")
 
 
