@@ -28,7 +28,7 @@ def factors(folder: Path) -> dict[str, list[list[float]]]:
     return found
 
 
-@pytest.mark.parametrize("method", ["trip", "exact"])
+@pytest.mark.parametrize("method", ["trip", pytest.param("exact", marks=pytest.mark.verify)])
 def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(federation, method, tmp_path):
     if method != federation.method:
         text = (federation.coordinator / "federation.toml").read_text()

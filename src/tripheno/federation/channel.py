@@ -38,7 +38,7 @@ class EngineChannel(Channel):
             if not late:
                 break
             line.wait(request, late, failures.get(late[0], "no answer"))
-            line.give_up_lost_job()
+            line.give_up_lost_job(late)
         line.notice(None)
         seconds = time.monotonic() - started
         for name, answer in found.items():

@@ -19,8 +19,6 @@ from tripheno.federation.relay import Broken, frame, knock, read_frame
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-QUIET_LOGGERS = ("nvflare.collab", "Group", "CellDispatcher")
-
 
 def _workspace() -> Path:
     return Path(collab.fl_ctx.get_workspace().get_root_dir())
@@ -49,6 +47,11 @@ class HospitalPost:
                         raise
             raise EOFError
 
+    @collab.publish  # type: ignore[untyped-decorator]
+    def here(self) -> bytes:
+        """Whether this process is alive, however long the step in hand takes."""
+        return b"here"
+
 
 class ServerPost:
     """At the server: what `tripheno run` asks goes to every hospital, and all answers back."""
@@ -61,7 +64,8 @@ class ServerPost:
             while True:
                 word, data = read_frame(line.recv_bytes())
                 seconds, _, step = word.partition(" ")
-                found = collab.clients(timeout=float(seconds)).answer(step, data)
+                asked = collab.clients(timeout=float(seconds))
+                found = asked.answer(step, data) if step else asked.here()
                 failures = {name: str(fault)[:300] for name, fault in found.failures.items()}
                 answers = {name: part for name, part in found if isinstance(part, bytes)}
                 sizes = {name: len(part) for name, part in answers.items()}

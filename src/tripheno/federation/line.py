@@ -20,6 +20,8 @@ from tripheno.federation.session import Session, write_job
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+CALL_SECONDS = 15.0  # of one attempt at a step; a busy hospital is asked again and joins the wait
+PING_SECONDS, SECONDS_OF_GRACE = 4.0, 5.0
 PAUSE = 0.5  # seconds between two looks at who is connected, and between two attempts
 
 
@@ -84,25 +86,26 @@ class EngineLine:
         """Every hospital's answer to a step, and why some did not come."""
         try:
             line = self._ready_line(request)
-            seconds = max(request.left, 1.0)
-            line.send_bytes(frame(f"{seconds:.3f} {request.step}", request.broadcast))
-            while not line.poll(PAUSE):
-                if request.left < -PAUSE:
-                    raise EOFError
-            return self._read(line.recv_bytes(), request)
+            seconds = min(max(request.left, 1.0), CALL_SECONDS)
+            return self._call(line, seconds, request.step, request.broadcast)
         except (*Broken, EngineRefused) as fault:
             self.hang_up()
             return {}, dict.fromkeys(self.hospitals, type(fault).__name__)
 
-    def _read(self, message: bytes, request: Request) -> tuple[dict[str, bytes], dict[str, str]]:
-        head, body = read_frame(message)
+    def _call(
+        self, line: Connection[Any, Any], seconds: float, step: str, data: bytes
+    ) -> tuple[dict[str, bytes], dict[str, str]]:
+        line.send_bytes(frame(f"{seconds:.3f} {step}", data))
+        if not line.poll(seconds + SECONDS_OF_GRACE):
+            raise EOFError
+        head, body = read_frame(line.recv_bytes())
         told = json.loads(head)
         answers, at = {}, 0
         for name, size in told["sizes"].items():
             answers[name] = body[at : at + size]
             at += size
         if set(answers) - set(self.hospitals) or at != len(body):
-            raise BadMessage("answers of hospitals that were not asked", where=request.step)
+            raise BadMessage("answers of hospitals that were not asked", where=step)
         return answers, dict(told["failures"])
 
     def wait(self, request: Request, late: Sequence[str], why: str) -> None:
@@ -147,11 +150,20 @@ class EngineLine:
                 return
             self.wait(request, missing, "not connected")
 
-    def give_up_lost_job(self) -> None:
-        """After a failure: leave a job that is over."""
-        with suppress(EngineRefused):
+    def give_up_lost_job(self, late: Sequence[str]) -> None:
+        """After a failure: leave a job that is over, or that lost a worker of those who are late.
+
+        A worker that answers a mere greeting is only busy, and is asked the same step again.
+        """
+        try:
             if self._job and self._logged_in().over(self._job):
                 self.hang_up()
+            elif self._line is not None:
+                here, _ = self._call(self._line, PING_SECONDS, "", b"")
+                if not set(late) <= set(here):
+                    self.hang_up()
+        except (*Broken, EngineRefused):
+            self.hang_up()
 
     def _logged_in(self) -> Session:
         if self._session is None:
