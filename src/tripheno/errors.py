@@ -81,6 +81,16 @@ class Diverged(RunFailed):
     code = "TRIP-E101"
 
 
+class DiskFailed(RunFailed):
+    """A checkpoint or a log could not be written: the disk is full, or the folder not writable.
+
+    Nothing was half-written. Free some space, and start the same command again: the run goes on
+    from the last checkpoint.
+    """
+
+    code = "TRIP-E102"
+
+
 # ── exit 2: settings ──────────────────────────────────────────────────────────────────────────
 
 
@@ -381,6 +391,16 @@ class SiteTooSmall(PolicyError):
     code = "TRIP-E415"
 
 
+class OtherProtocol(PolicyError):
+    """A member holds another `federation.toml`, or another version of tripheno, than the rest.
+
+    Hashes are compared before anything else happens. Send everyone the same file; install the same
+    version everywhere; approve again.
+    """
+
+    code = "TRIP-E421"
+
+
 # ── exit 5: network and messages ──────────────────────────────────────────────────────────────
 
 
@@ -417,6 +437,71 @@ class CannotAgreeOnScale(BadMessage):
     code = "TRIP-E504"
 
 
+class CoordinatorUnreachable(NetworkError):
+    """Nobody answers at the coordinator's address, or what answers is not our server.
+
+    Hospitals need one outbound TCP port to the address in `federation.toml`. Ask your network team
+    for it: host, port, TCP, outbound, TLS that must not be opened on the way (no inspecting proxy).
+    """
+
+    code = "TRIP-E511"
+
+
+class BadCertificate(NetworkError):
+    """A certificate was refused: another authority, a wrong fingerprint, or a request of no member.
+
+    Compare the authority's fingerprint with the coordinator by telephone. A certificate is asked
+    for with `tripheno cert request`, approved by the coordinator and put in place with
+    `tripheno cert install`.
+    """
+
+    code = "TRIP-E512"
+
+
+class ExpiredCertificate(BadCertificate):
+    """A certificate is not valid today: it ran out, or this machine's clock is wrong.
+
+    Check the clock first (`timedatectl`). If it is right, request a new certificate.
+    """
+
+    code = "TRIP-E513"
+
+
+class NameNotInCertificate(BadCertificate):
+    """The server's certificate was made for another name than the address says.
+
+    The host in `coordinator.address` must be the name the coordinator's server was started with.
+    """
+
+    code = "TRIP-E514"
+
+
+class NoKit(NetworkError):
+    """There is no certificate on this machine yet.
+
+    At a hospital: `tripheno cert request`, have it approved, `tripheno cert install`. At the
+    coordinator: `tripheno serve` makes its own.
+    """
+
+    code = "TRIP-E515"
+
+
+class NameTaken(NetworkError):
+    """A process under this hospital's name is already at work; a second one is refused.
+
+    Stop the other one first. If it does not run here, somebody else holds a copy of this
+    hospital's certificate: tell the coordinator.
+    """
+
+    code = "TRIP-E516"
+
+
+class EngineRefused(NetworkError):
+    """The federation's engine refused a command, a job or a login. The message says which."""
+
+    code = "TRIP-E517"
+
+
 class DatabaseUnreachable(NetworkError):
     """The hospital's database could not be reached or refused the connection.
 
@@ -433,6 +518,16 @@ class PeerLost(TriphenoError):
     """A hospital or the coordinator did not answer in time."""
 
     code, exit_code = "TRIP-E600", 6
+
+
+class SessionLost(PeerLost):
+    """A hospital was started again and holds no keys of this run any more.
+
+    Nothing is wrong: the run goes on from the last iteration that every member kept, under new
+    keys.
+    """
+
+    code = "TRIP-E601"
 
 
 def catalogue() -> dict[str, type[TriphenoError]]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tripheno import __version__
-from tripheno.cli import audit
+from tripheno.cli import audit, setting_up
 from tripheno.cli.attack import attack
 from tripheno.cli.bench import bench
 from tripheno.cli.demo import demo
@@ -20,7 +20,10 @@ from tripheno.cli.paper import paper
 from tripheno.cli.preview import approve, preview
 from tripheno.cli.rank import rank
 from tripheno.cli.report import report
+from tripheno.cli.running import run, status
+from tripheno.cli.setting_up import check, init
 from tripheno.cli.simulate import simulate
+from tripheno.cli.taking_part import join, serve
 from tripheno.cli.transform import transform
 from tripheno.cli.ui import ui
 from tripheno.errors import RunFailed, TriphenoError
@@ -63,7 +66,8 @@ def _in_words(fault: Exception) -> str:
 
 
 for _command in (
-    demo, ingest, simulate, rank, transform, report, ui, preview, approve, paper, bench, explain,
+    demo, ingest, simulate, rank, transform, report, ui, init, check, preview, approve,
+    serve, join, run, status, paper, bench, explain,
 ):  # fmt: skip
     app.command()(_guarded(_command))
 
@@ -72,6 +76,12 @@ audit_app.command("verify")(_guarded(audit.verify))
 audit_app.command("show")(_guarded(audit.show))
 audit_app.command("attack")(_guarded(attack))
 app.add_typer(audit_app, name="audit")
+
+cert_app = typer.Typer(help="Certificates of machines: request, approve, install.",
+                       no_args_is_help=True)  # fmt: skip
+for _name in ("request", "approve", "install"):
+    cert_app.command(_name)(_guarded(getattr(setting_up, _name)))
+app.add_typer(cert_app, name="cert")
 
 
 def _version(asked: bool) -> None:

@@ -69,6 +69,13 @@ class AlignChoice(StrEnum):
     polynomial = "polynomial"
 
 
+class OrderChoice(StrEnum):
+    """In which order codes stand on the common axes."""
+
+    codes = "codes"
+    protocol = "protocol"
+
+
 def simulate(
     sites: Annotated[
         list[Path],
@@ -119,6 +126,10 @@ def simulate(
     align: Annotated[
         AlignChoice, typer.Option(help="How hospitals agree on common axes.")
     ] = AlignChoice.tokens,
+    order: Annotated[
+        OrderChoice,
+        typer.Option(help="Axes by code; or as separate machines with this seed leave them."),
+    ] = OrderChoice.codes,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Accept that --align polynomial shows code lists.")
     ] = False,
@@ -176,7 +187,8 @@ def simulate(
     check_folder(out_dir)
     with Progress() as progress, spoken_warnings():
         tensors, inputs = federation_from_files(sites, hospitals, skew, seed)
-        federation = assemble(tensors, align.value, seed=seed, insecure=insecure)
+        by_code = order is OrderChoice.codes
+        federation = assemble(tensors, align.value, seed=seed, insecure=insecure, by_code=by_code)
         kind: SumsKind | None = sums.value if sums else None
         if min_cell is not None:
             _, make = sums_for(kind, len(tensors), seed)

@@ -50,11 +50,13 @@ def assemble(
     *,
     seed: int = 0,
     insecure: bool = False,
+    by_code: bool = True,
 ) -> Federation:
     """Bring every hospital's tensor onto the axes they share, without showing code lists.
 
     A simulation's `vocabulary` has for its public list every code that any hospital has.
-    `polynomial` is the seed's insecure protocol, and must be accepted as such.
+    `polynomial` is the seed's insecure protocol, and must be accepted as such. Axes are ordered
+    by their codes, or with ``by_code`` false as the protocol of separate machines leaves them.
     """
     for name, tensor in tensors.items():
         if tensor.nonzeros == 0:
@@ -66,7 +68,7 @@ def assemble(
     minutes = Minutes()
     aligner = _aligner(align, own, seed, insecure)
     aligner.guard = alignment_doors(align, people, minutes)
-    axes = align_privately(own, people, aligner)
+    axes = align_privately(own, people, aligner, by_code=by_code)
     aligned = {name: tensor.on_axes(axes) for name, tensor in tensors.items()}
     return Federation(aligned, axes, time.perf_counter() - started, align, minutes=minutes)
 

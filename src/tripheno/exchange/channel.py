@@ -55,11 +55,20 @@ class Channel(ABC):
 
 
 @dataclass
-class _Desk:
-    """One hospital in this process: its responder and the last answer it gave."""
+class Outbox:
+    """A hospital's responder that remembers its last answer: a step asked again is not redone.
+
+    The request that is repeated because its answer was lost on the way gets the same bytes.
+    """
 
     respond: Responder
     last: tuple[str, bytes] | None = field(default=None)
+
+    def answer(self, step: str, broadcast: bytes) -> bytes:
+        """The answer to a step, made once."""
+        if self.last is None or self.last[0] != step:
+            self.last = (step, self.respond(step, broadcast))
+        return self.last[1]
 
 
 class InProcessChannel(Channel):
@@ -70,7 +79,7 @@ class InProcessChannel(Channel):
 
     def __init__(self, responders: Mapping[str, Responder], listen: Listener | None = None) -> None:
         self._listen = listen
-        self._desks = {name: _Desk(respond) for name, respond in responders.items()}
+        self._desks = {name: Outbox(respond) for name, respond in responders.items()}
         super().__init__()
 
     @property
@@ -83,9 +92,7 @@ class InProcessChannel(Channel):
         answers = {}
         for name, desk in self._desks.items():
             started = time.perf_counter()
-            if desk.last is None or desk.last[0] != step:
-                desk.last = (step, desk.respond(step, broadcast))
-            answers[name] = desk.last[1]
+            answers[name] = desk.answer(step, broadcast)
             traffic = self.traffic[name]
             traffic.seconds += time.perf_counter() - started
             traffic.bytes_down += len(broadcast)

@@ -206,6 +206,24 @@ class Scales:
         self._too_narrow[key] = narrow
         self._learnt[key] = self._learnt["", layout.digest] = following
 
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """What was learnt, to be kept with a checkpoint."""
+        found = {}
+        for kind, learnt in (("learnt", self._learnt), ("narrow", self._too_narrow)):
+            for (step, digest), lanes in learnt.items():
+                found[f"{kind}|{digest.hex()}|{step}"] = lanes.astype("<f8")
+        return found
+
+    def take(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on with what was learnt before."""
+        for name, lanes in arrays.items():
+            kind, digest, step = name.split("|", 2)
+            key = (step, bytes.fromhex(digest))
+            if kind == "learnt":
+                self._learnt[key] = lanes.astype("<i2")
+            else:
+                self._too_narrow[key] = lanes
+
 
 def _key(step: str, layout: Layout) -> tuple[str, bytes]:
     """A step without its iteration: the first number in its name."""

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Literal
 
 from tripheno.errors import TooFewHospitals
-from tripheno.exchange.keys import Entropy, Identity, KeyDesk, Roster, from_seed, from_system
+from tripheno.exchange.keys import Identity, KeyDesk, Roster, from_seed, from_system
 from tripheno.exchange.secure import HospitalSums, ServerSums
 from tripheno.exchange.sums import MakeSums, Sums, plain_sums
 
@@ -33,19 +33,33 @@ class SecureSums:
     def halves(self, hospitals: tuple[str, ...]) -> tuple[dict[str, HospitalSums], ServerSums]:
         """The same, by their own types."""
         check_enough(len(hospitals), allow_two=self.allow_two)
-        run = secrets.token_hex(16) if self.seed is None else f"{self.seed}/{next(self._runs)}"
-        identities = {
-            name: Identity.from_bytes(self._entropy(run, name)("ed25519")) for name in hospitals
-        }
-        roster = Roster(run, tuple((name, one.public) for name, one in identities.items()))
+        if self.seed is not None:
+            return seeded_halves(self.seed, f"{self.seed}/{next(self._runs)}", hospitals)
+        identities = {name: Identity.from_bytes(from_system("ed25519")) for name in hospitals}
+        members = tuple((name, one.public) for name, one in identities.items())
+        roster = Roster(secrets.token_hex(16), members)
         halves = {
-            name: HospitalSums(KeyDesk(name, one, roster, self._entropy(run, name)))
+            name: HospitalSums(KeyDesk(name, one, roster, from_system))
             for name, one in identities.items()
         }
-        return halves, ServerSums(roster, self._entropy(run, ""))
+        return halves, ServerSums(roster)
 
-    def _entropy(self, run: str, name: str) -> Entropy:
-        return from_system if self.seed is None else from_seed(self.seed, f"{run}/{name}")
+
+def seeded_halves(
+    seed: int, run: str, hospitals: tuple[str, ...]
+) -> tuple[dict[str, HospitalSums], ServerSums]:
+    """Both halves of a run whose keys follow a seed: anybody with the seed can open it."""
+    identities = {name: _seeded_identity(seed, run, name) for name in hospitals}
+    roster = Roster(run, tuple((name, one.public) for name, one in identities.items()))
+    halves = {
+        name: HospitalSums(KeyDesk(name, one, roster, from_seed(seed, f"{run}/{name}")))
+        for name, one in identities.items()
+    }
+    return halves, ServerSums(roster, from_seed(seed, f"{run}/"))
+
+
+def _seeded_identity(seed: int, run: str, name: str) -> Identity:
+    return Identity.from_bytes(from_seed(seed, f"{run}/{name}")("ed25519"))
 
 
 def check_enough(hospitals: int, *, allow_two: bool) -> None:

@@ -19,6 +19,7 @@ from tripheno.errors import BadSignature, BrokenChain
 from tripheno.exchange.keys import Identity, check_signature
 
 START = "0" * 64
+SIGNED, COUNTERSIGNED = b"audit head", b"audit countersignature"
 LARGEST_EXACT = 2**53
 HEAD_FIELDS = {"lines", "hash", "signature", "countersignature"}
 
@@ -42,7 +43,8 @@ def canonical(value: Any) -> str:
     raise TypeError(f"a log cannot hold a {type(value).__name__}")
 
 
-def _hash(text: str) -> str:
+def line_hash(text: str) -> str:
+    """SHA-256 of a line."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -112,7 +114,7 @@ class AuditLog:
             entry = {**entry, "at": self._clock()}
         text = canonical({**entry, "n": len(self.lines) + 1, "prev": self._last})
         self.lines.append(text)
-        self._last = _hash(text)
+        self._last = line_hash(text)
 
     def listen(self, step: str, hospital: str, broadcast: bytes, answer: bytes) -> None:
         """A message in and a message out, as a channel tells of them; a new step closes a round."""
@@ -136,8 +138,8 @@ class AuditLog:
     def sign_head(self) -> Head:
         """The head of this moment, signed twice, also as a line of the log."""
         lines, last = len(self.lines), self._last
-        signature = self._keeper.sign(b"audit head", _head_bytes(lines, last))
-        counter = self._coordinator.sign(b"audit countersignature", _head_bytes(lines, last))
+        signature = self._keeper.sign(SIGNED, head_bytes(lines, last))
+        counter = self._coordinator.sign(COUNTERSIGNED, head_bytes(lines, last))
         self.head = Head(lines, last, signature.hex(), counter.hex())
         self.write({"kind": "head", **self.head.to_dict()})
         return self.head
@@ -157,7 +159,8 @@ def message_hash(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
-def _head_bytes(lines: int, last: str) -> bytes:
+def head_bytes(lines: int, last: str) -> bytes:
+    """What is signed of a head."""
     return canonical({"lines": lines, "hash": last}).encode()
 
 
@@ -183,7 +186,7 @@ def verify(
         elif entry.get("kind") == "head":
             _check_head(_head_of(entry, number), number, last, opened)
             heads[entry["lines"]] = entry["hash"]
-        last = _hash(line)
+        last = line_hash(line)
     _check_tail(lines, kept, heads, opened)
     return len(lines)
 
@@ -233,10 +236,10 @@ def _check_head(head: Head, number: int, last: str, keys: dict[str, bytes]) -> N
 
 def check_head_signatures(head: Head, keys: dict[str, bytes], where: str) -> None:
     """Both signatures of a head."""
-    signed = _head_bytes(head.lines, head.hash)
+    signed = head_bytes(head.lines, head.hash)
     parts = (
-        ("keeper", b"audit head", head.signature),
-        ("coordinator", b"audit countersignature", head.countersignature),
+        ("keeper", SIGNED, head.signature),
+        ("coordinator", COUNTERSIGNED, head.countersignature),
     )
     for who, purpose, signature in parts:
         try:

@@ -23,6 +23,7 @@ SAFETENSORS_HEAD = 1024  # names and shapes in clear before a message that is no
 PLAIN = "<f8"
 PEOPLE_COUNTS = 20  # times people are counted until every code left has enough of them
 SHARE_BYTES = 2 * (32 + 16) + 64  # an encrypted share in hexadecimal, and a name
+GREETING_BYTES = 4096
 LABEL_BYTES = 400  # a code and its label
 
 
@@ -81,15 +82,26 @@ class Traffic:
     alignment: AlignKind | None = None  # None: axes are agreed on already
     count_people: bool = False
     labels: bool = False  # names of the final phenotypes' codes
+    machines: bool = False  # hospitals are separate machines, which greet and may be started again
 
     def messages(self) -> tuple[Outgoing, ...]:
         """Every kind of message, in the order in which a run sends them."""
-        found = [*self._keys(), *self._alignment(), *self._people(), *self._solver()]
+        found = [*self._greeting(), *self._keys(), *self._alignment(), *self._people()]
+        found += self._solver()
         if self.labels:
             most = LABEL_BYTES * sum(self.most_codes.values())
             rows = "codes of the final phenotypes, by position, in clear"
             found.append(Outgoing("labels", "Labels", rows, False, (), most, 1))
         return tuple(found)
+
+    def _greeting(self) -> Iterator[Outgoing]:
+        """What separate machines say besides: who is here, and that they heard."""
+        if not self.machines:
+            return
+        rows = "none: a public key, versions, and which iterations can be gone on from"
+        yield Outgoing("hello", "Here", rows, False, (), GREETING_BYTES, 1)
+        for step, times in (("roster", 1), ("kept", PEOPLE_COUNTS), ("resume", 1), ("end", 1)):
+            yield Outgoing(step, "Nothing", "none", False, (), 0, times)
 
     def _keys(self) -> Iterator[Outgoing]:
         """Public keys and signatures: a run has one agreement, alignment and each count too."""

@@ -76,6 +76,7 @@ def traffic_of(protocol: Protocol, *, labels: bool) -> Traffic:
         alignment=protocol.alignment,
         count_people=True,
         labels=labels,
+        machines=True,
     )
 
 

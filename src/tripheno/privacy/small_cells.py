@@ -75,7 +75,7 @@ def without_small_cells(
                 raise NothingLeft(f"no code has {fewest} people", where=axis.mode)
         if all(keep.all() for keep in kept):
             break
-        left = {name: _restricted(tensor, kept) for name, tensor in left.items()}
+        left = {name: restricted(tensor, kept) for name, tensor in left.items()}
     removed = {
         axis.mode: size - axis.size
         for axis, size in zip(next(iter(left.values())).axes, sizes, strict=True)
@@ -98,7 +98,7 @@ def _kept(
     return kept_slots(Exchange(channel, server), [axis.size for axis in axes], fewest)
 
 
-def _restricted(tensor: CountTensor, kept: Sequence[np.ndarray]) -> CountTensor:
+def restricted(tensor: CountTensor, kept: Sequence[np.ndarray]) -> CountTensor:
     """The tensor on the kept positions; patients stay, even without a cell."""
     codes = [
         tuple(str(p) for p in range(a.size)) if a.codes is None else a.codes for a in tensor.axes

@@ -37,6 +37,8 @@ class Run:
     compare: Mapping[str, Comparison] = field(default_factory=dict)
     sums: str = "plain"
     comparison: Mapping[str, Any] = field(default_factory=dict)  # methods and models side by side
+    members: tuple[str, ...] = ()  # of a real federation, where their own counts are not known
+    extra: Mapping[str, Any] = field(default_factory=dict)  # more for ``run.json``
 
     def summary(self) -> dict[str, Any]:
         """The content of ``run.json``."""
@@ -52,10 +54,7 @@ class Run:
             "sums": self.sums,
             "align": self.federation.align,
             "codes_removed": self.federation.codes_removed,
-            "hospitals": [
-                {"name": name, "patients": tensor.patients, "nonzeros": tensor.nonzeros}
-                for name, tensor in self.federation.tensors.items()
-            ],
+            "hospitals": self._hospitals(),
             "modes": ["patient", *(axis.mode for axis in solution.axes)],
             "shape": list(solution.shape),
             "nonzeros": solution.nonzeros,
@@ -82,7 +81,18 @@ class Run:
             },
             "compare": {name: pair._asdict() for name, pair in self.compare.items()},
             "provenance": self.provenance,
+            **self.extra,
         }
+
+    def _hospitals(self) -> list[dict[str, Any]]:
+        """Each with its own counts, where this machine knows them."""
+        tensors = self.federation.tensors
+        known = {
+            name: {"patients": tensor.patients, "nonzeros": tensor.nonzeros}
+            for name, tensor in tensors.items()
+        }
+        unknown = {"patients": None, "nonzeros": None}
+        return [{"name": n, **known.get(n, unknown)} for n in self.members or tuple(tensors)]
 
 
 def check_folder(folder: Path) -> None:

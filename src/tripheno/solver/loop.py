@@ -27,6 +27,20 @@ Watch = Callable[[Iteration], None]
 
 
 @dataclass(frozen=True)
+class Moment:
+    """Where the server stands between two iterations: enough to go on from there."""
+
+    state: ServerState
+    history: tuple[Iteration, ...] = ()
+    relative_residuals: tuple[float, float] = (0.0, 0.0)
+    quiet: int = 0
+    singular: bool = False
+
+
+Keep = Callable[[Moment], None]
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What the loop found, before it is told in a report's words."""
 
@@ -68,16 +82,27 @@ def run_rounds(
     exchange: Exchange,
     factors: tuple[np.ndarray, ...],
     watch: Watch | None = None,
+    *,
+    keep: Keep | None = None,
+    resume: Moment | None = None,
 ) -> Outcome:
-    """Begin, iterate until the stopping rule or the limit, release the final factors, measure."""
+    """Begin, iterate until the stopping rule or the limit, release the final factors, measure.
+
+    ``keep`` is given every moment between two iterations; a run that is given one of them as
+    ``resume`` goes on as if it had never stopped, once the hospitals stand there too.
+    """
     settings = method.settings
     started = time.perf_counter()
-    totals = exchange.sum("begin", Begin(factors), Totals.zeros())
-    if totals.nonzeros == 0:
-        raise EmptyTensor("The federation's tensor has no cell")
-    state = method.start(factors, totals)
-    judge = _Judge(method, exchange, totals, started, watch)
+    if resume is None:
+        totals = exchange.sum("begin", Begin(factors), Totals.zeros())
+        if totals.nonzeros == 0:
+            raise EmptyTensor("The federation's tensor has no cell")
+        resume = Moment(method.start(factors, totals))
+    state, totals = resume.state, resume.state.totals
+    judge = _Judge(method, exchange, started, watch, resume)
     while True:
+        if keep is not None:
+            keep(judge.moment(state))
         try:
             state, stop = _iteration(state, method, exchange, judge)
         except np.linalg.LinAlgError:
@@ -131,17 +156,25 @@ class _Judge:
         self,
         method: ServerMethod,
         exchange: Exchange,
-        totals: Totals,
         started: float,
         watch: Watch | None,
+        resume: Moment,
     ) -> None:
-        self.method, self.exchange, self.totals = method, exchange, totals
-        self.started, self.watch = started, watch
-        self.history: list[Iteration] = []
-        self.relative_residuals = (0.0, 0.0)
-        self.quiet = 0
+        self.method, self.exchange, self.totals = method, exchange, resume.state.totals
+        self.watch = watch
+        self.history = list(resume.history)
+        self.relative_residuals = resume.relative_residuals
+        self.quiet, self.singular = resume.quiet, resume.singular
         self.converged = False
-        self.singular = False
+        before = self.history[-1] if self.history else None
+        self.started = started - (before.seconds if before else 0.0)
+        self.sent_before = before.bytes if before else 0
+
+    def moment(self, state: ServerState) -> Moment:
+        """Where the run stands, before the next iteration."""
+        return Moment(
+            state, tuple(self.history), self.relative_residuals, self.quiet, self.singular
+        )
 
     def entry(self, state: ServerState, review: np.ndarray) -> str:
         """Write the line of the iterate that was just reviewed; say why to stop, or ''."""
@@ -166,7 +199,7 @@ class _Judge:
             )
         rmse = math.sqrt(at_cells / self.totals.nonzeros) if settings.track_rmse else None
         traffic = self.exchange.channel.traffic.values()
-        sent = sum(t.bytes_up + t.bytes_down for t in traffic)
+        sent = self.sent_before + sum(t.bytes_up + t.bytes_down for t in traffic)
         line = Iteration(
             len(self.history) + 1,
             objective,

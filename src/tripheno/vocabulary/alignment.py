@@ -26,10 +26,14 @@ def align_privately(
     axes_by_hospital: Mapping[str, Sequence[Axis]],
     people: Mapping[str, People],
     aligner: Aligner,
+    *,
+    by_code: bool = True,
 ) -> tuple[Axis, ...]:
     """The axes that a private alignment gives, put into the order of their codes.
 
-    Modes whose positions are their codes (ready-made tensors) need no alignment.
+    With ``by_code`` false they stay in the protocol's own order, which nobody chose: so that a run
+    of separate machines with the same seed finds the same factors, bit for bit. Modes whose
+    positions are their codes (ready-made tensors) need no alignment.
     """
     _check_modes(list(axes_by_hospital.values()))
     together = {axes[0].mode: axes for axes in zip(*axes_by_hospital.values(), strict=True)}
@@ -43,7 +47,8 @@ def align_privately(
     for mode, axes in together.items():
         united = union(axes)
         if mode in coded:
-            kept = tuple(sorted(_codes_at(mode, asked, places).values()))
+            at = _codes_at(mode, asked, places)
+            kept = tuple(sorted(at.values()) if by_code else (at[n] for n in sorted(at)))
             united = Axis(mode, len(kept), kept, united.labels)
         found.append(united)
     return tuple(found)

@@ -1,0 +1,206 @@
+"""``tripheno run`` and ``tripheno status``: the study itself, and how it stands."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tripheno.cli.console import (
+    Format,
+    FormatOption,
+    Progress,
+    out,
+    print_json,
+    spoken_warnings,
+)
+from tripheno.cli.setting_up import Folder, need_the_engine, study_of
+
+if TYPE_CHECKING:
+    from tripheno.federation.coordination import Result
+    from tripheno.federation.home import CoordinatorHome
+    from tripheno.federation.line import Awaited
+    from tripheno.protocol.agreed import Protocol
+    from tripheno.solver.solution import Iteration
+
+SECONDS_TO_MENTION = 3.0
+
+
+def run(
+    to: Annotated[Path, typer.Option("--out", help="Folder for the run.")],
+    folder: Folder = Path(),
+    anew: Annotated[
+        bool, typer.Option("--new", help="Begin anew, even if a run was paused.")
+    ] = False,
+    abort: Annotated[bool, typer.Option("--abort", help="Give up the paused run.")] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Run the study when all members are there; a paused one goes on. Ctrl-C pauses."""
+    need_the_engine()
+    from tripheno.exchange.simulated import check_enough
+    from tripheno.federation.coordination import check_study
+    from tripheno.federation.home import CoordinatorHome, alone
+    from tripheno.report.run_folder import check_folder
+
+    protocol, home = study_of(folder), CoordinatorHome(folder)
+    check_study(protocol)
+    check_enough(len(protocol.members), allow_two=protocol.allow_two)
+    check_folder(to)
+    with alone(home.state / "running", "a run"):
+        if abort:
+            home.close("given up")
+            out().print("given up")
+            return
+        summary = _run(protocol, home, to, anew=anew)
+    if form is Format.json:
+        print_json(summary)
+        return
+    out().print(
+        f"{summary['stopped_because']}; {summary['iterations']} iterations, "
+        f"RMSE {summary['rmse']['nonzeros']:.4f}\nRun folder: {to}  (report: {to / 'report.html'})"
+    )
+
+
+def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> dict[str, Any]:
+    from tripheno.federation.channel import EngineChannel
+    from tripheno.federation.coordination import Study, coordinate
+    from tripheno.federation.line import EngineLine
+    from tripheno.progress import ProgressLog, Status
+    from tripheno.protocol.key_files import read_identity
+    from tripheno.report.federated import Occasion, write_coordinator_run
+
+    started = time.time()
+    seat, identity = home.seat(protocol), read_identity(home.key)
+    name, goes_on = home.begin(protocol, anew=anew)
+    solver = protocol.solver
+    status = Status(solver.method, solver.n_components, solver.max_iter)
+    with ExitStack() as stack:
+        stack.enter_context(_sigterm_interrupts())
+        stack.enter_context(spoken_warnings())
+        progress = stack.enter_context(Progress())
+        log = stack.enter_context(ProgressLog(to, status, [{"name": n} for n in protocol.names]))
+        progress.say(f"run {name}" + (": going on" if goes_on else ""))
+        reporter = _Reporter(progress, log, home, name, solver.max_iter)
+        line = stack.enter_context(EngineLine(protocol.names, seat, reporter.await_))
+        study = Study(
+            protocol, name, home.store(name), identity,
+            heads=lambda who, head: home.keep_head(name, who, head),
+            watch=reporter.iteration, say=reporter.stage,
+        )  # fmt: skip
+        result: Result = coordinate(study, EngineChannel(line, log.listen))
+        summary = write_coordinator_run(to, result, Occasion(protocol, name, started))
+        home.close("finished")
+    return summary
+
+
+class _Reporter:
+    """Live progress: on the terminal, in the run folder, and who is awaited."""
+
+    def __init__(
+        self, progress: Progress, log: Any, home: CoordinatorHome, run: str, most: int
+    ) -> None:
+        self._progress, self._log, self._home, self._run = progress, log, home, run
+        self._most, self._mentioned = most, ""
+
+    def stage(self, text: str) -> None:
+        """Something else begins."""
+        self._progress.say(text)
+        self._log.stage(text)
+
+    def iteration(self, line: Iteration) -> None:
+        """One more line, with the time that the rest may take."""
+        left = (self._most - line.iteration) * line.seconds / max(line.iteration, 1)
+        self._progress.iteration(f"at most {left:,.0f} s left", line)
+        self._log.iteration(line._asdict())
+
+    def await_(self, awaited: Awaited | None) -> None:
+        """Who is awaited, written down; said aloud once it takes long."""
+        self._home.await_(self._run, awaited)
+        if awaited is None:
+            self._mentioned = ""
+            return
+        names = ", ".join(awaited.hospitals)
+        waited = time.time() - awaited.since
+        if awaited.why and waited > SECONDS_TO_MENTION and names != self._mentioned:
+            self._mentioned = names
+            self._progress.say(f"waiting for {names} since {waited:.0f} s ({awaited.why})")
+
+
+def status(folder: Folder = Path(), form: FormatOption = Format.text) -> None:
+    """How a federation stands, at the coordinator or at a hospital; who is awaited since when."""
+    if (folder / "site.toml").is_file():
+        found = _hospital_status(folder)
+    else:
+        found = _coordinator_status(folder)
+    if form is Format.json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        out().print(f"{name}: {value}")
+
+
+def _coordinator_status(folder: Path) -> dict[str, Any]:
+    from tripheno.federation.home import CoordinatorHome
+
+    home = CoordinatorHome(folder)
+    current = home.current()
+    if not current:
+        return {"state": "no run was begun here"}
+    run = str(current["run"])
+    store, awaited = home.store(run), home.awaited(run)
+    kept = store.iterations()
+    found: dict[str, Any] = {
+        "run": run, "state": "finished" if current["state"] == "finished" else current["state"],
+        "attempt": store.attempt(), "last checkpoint": kept[-1] if kept else None,
+    }  # fmt: skip
+    if awaited is not None:
+        since = datetime.fromtimestamp(awaited.since, UTC).isoformat(timespec="seconds")
+        found |= {"awaited": list(awaited.hospitals), "since": since, "step": awaited.step}
+        found["why"] = awaited.why
+    return found
+
+
+def _hospital_status(folder: Path) -> dict[str, Any]:
+    from tripheno.cli.preview import settings
+    from tripheno.errors import TriphenoError
+    from tripheno.federation.doorkeeper import today
+    from tripheno.federation.home import HospitalHome
+    from tripheno.federation.preflight import check_dates
+    from tripheno.privacy.approval import check_approval, read_approval
+
+    protocol, site = settings(folder / "site.toml", folder / "federation.toml")
+    found: dict[str, Any] = {"hospital": site.name, "study": protocol.study}
+    try:
+        check_approval(protocol, site, today())
+        found["approval"] = f"good until {read_approval(site.approval).expires}"
+    except TriphenoError as fault:
+        found["approval"] = str(fault)
+    try:
+        found["certificate"] = f"good for {check_dates(HospitalHome(site).kit)} days"
+    except TriphenoError as fault:
+        found["certificate"] = str(fault)
+    runs = sorted((site.state / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
+    if runs:
+        store = HospitalHome(site).store(runs[-1].name)
+        found |= {"last run": runs[-1].name, "checkpoints": store.iterations()}
+    return found
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """A request to stop pauses a run as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

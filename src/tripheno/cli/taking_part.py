@@ -1,0 +1,149 @@
+"""``tripheno serve`` and ``tripheno join``: the two that stay up."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tripheno.cli.console import err
+from tripheno.cli.preview import FederationOption, SiteOption, settings
+from tripheno.cli.setting_up import Folder, need_the_engine, study_of
+from tripheno.errors import CoordinatorUnreachable
+
+if TYPE_CHECKING:
+    from tripheno.federation.hospital_desk import Finished, HospitalFile
+    from tripheno.federation.provisioning import Address, Kit
+    from tripheno.protocol.agreed import Protocol
+    from tripheno.protocol.site import Site
+
+SECONDS_BETWEEN_TRIES = 5.0
+SECONDS_FOR_LAST_WORDS = 20.0
+
+
+def serve(folder: Folder = Path()) -> None:
+    """Run the coordinator's server until it is stopped; it is started again when it dies."""
+    need_the_engine()
+    from tripheno.federation.home import CoordinatorHome, alone
+    from tripheno.federation.supervision import Supervised, server_words
+
+    protocol, home = study_of(folder), CoordinatorHome(folder)
+    with alone(home.state / "engine", "a server"), _until_told() as told:
+        fingerprint, kit = home.prepare(protocol)
+        home.forget_jobs(kit)
+        _say(f"serving {protocol.study!r} at {protocol.operation.address}")
+        _say(f"the authority's fingerprint is {fingerprint}")
+        with Supervised(server_words(kit.workspace), kit.workspace, _say):
+            told.wait()
+    _say("stopped")
+
+
+def join(
+    site_file: SiteOption = Path("site.toml"),
+    federation_file: FederationOption = Path("federation.toml"),
+    once: Annotated[bool, typer.Option("--once", help="Leave when a run is finished.")] = False,
+) -> None:
+    """Take part: connect outbound, wait, answer; start again after a fault and go on."""
+    need_the_engine()
+    from tripheno.federation.home import HospitalHome, alone
+    from tripheno.federation.hospital_desk import HospitalDesk
+    from tripheno.federation.preflight import check_dates
+    from tripheno.federation.provisioning import Address
+    from tripheno.federation.relay import Counter
+    from tripheno.federation.supervision import Supervised, agent_words
+
+    protocol, site = settings(site_file, federation_file)
+    home = HospitalHome(site)
+    with ExitStack() as stack:
+        stack.enter_context(alone(site.state / "joined", site.name))
+        told = stack.enter_context(_until_told())
+        file = _hospital_file(protocol, site, site_file, told if once else None)
+        file.door.check()
+        kit = home.kit
+        check_dates(kit)
+        _find_coordinator(kit, Address.of(protocol.operation.address), told)
+        desk = HospitalDesk(file)
+        counter = stack.enter_context(Counter(kit.workspace, desk.respond))
+        words = agent_words(kit.workspace, site.name)
+        stack.enter_context(Supervised(words, kit.workspace, _say))
+        _say(f"{site.name} takes part in {protocol.study!r}: {file.tensor.patients:,} patients")
+        told.wait()
+        counter.wait_for_silence(SECONDS_FOR_LAST_WORDS if once else 0.0)
+    _say("left")
+
+
+def _hospital_file(
+    protocol: Protocol, site: Site, site_file: Path, leave: Event | None
+) -> HospitalFile:
+    """What this hospital brings along: its data, its keys, its door."""
+    from tripheno.federation.doorkeeper import ApprovedDoor
+    from tripheno.federation.home import HospitalHome
+    from tripheno.federation.hospital_desk import HospitalFile
+    from tripheno.privacy.preview import own_tensor
+    from tripheno.protocol.key_files import read_identity
+    from tripheno.report.federated import Occasion, write_hospital_run
+
+    started, identity = time.time(), read_identity(site.identity)
+    runs = site_file.resolve().parent / "runs"
+    door = ApprovedDoor(protocol, site, identity)
+    door.check()
+
+    def finished(run: str, end: Finished) -> None:
+        folder = runs / run
+        write_hospital_run(folder, site.name, end, Occasion(protocol, run, started))
+        _say(f"finished: {folder}")
+
+    def over(_run: str) -> None:
+        if leave is not None:
+            leave.set()
+
+    store = HospitalHome(site).store
+    tensor = own_tensor(protocol, site)
+    return HospitalFile(
+        site.name, tensor, protocol, identity, store, door, finished=finished, over=over
+    )
+
+
+def _find_coordinator(kit: Kit, address: Address, told: Event) -> None:
+    """Wait for the server to answer; what waiting does not mend is raised at once."""
+    from tripheno.federation.preflight import try_connection
+
+    said = False
+    while not told.is_set():
+        try:
+            try_connection(kit, address)
+        except CoordinatorUnreachable as fault:
+            if not said:
+                _say(f"{fault}; waiting")
+            said = True
+            told.wait(SECONDS_BETWEEN_TRIES)
+        else:
+            return
+
+
+@contextmanager
+def _until_told() -> Iterator[Event]:
+    """An event that the usual signals to stop set."""
+    told = Event()
+    before: dict[int, Any] = {}
+
+    def stop(_number: int, _frame: Any) -> None:
+        told.set()
+
+    for number in map(int, (signal.SIGINT, signal.SIGTERM)):
+        before[number] = signal.signal(number, stop)
+    try:
+        yield told
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _say(text: str) -> None:
+    err().print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")

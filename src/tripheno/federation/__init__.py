@@ -1,0 +1,1 @@
+"""A federation of separate machines: the engine carries bytes, everything else is ours."""

@@ -1,0 +1,78 @@
+"""What an engine may do at a site: build our two classes, and nothing that travels.
+
+The engine's own defaults upload a hospital's error log to the server and let a job bring code
+along. Both are switched off here, in the files that its owner keeps (`local/` of its workspace).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ALLOWED = (
+    "nvflare.collab.runtime.controller.CollabController",
+    "nvflare.collab.runtime.executor.CollabExecutor",
+    "tripheno.federation.job.HospitalPost",
+    "tripheno.federation.job.ServerPost",
+)
+REMOVED = ("site_log_streamer", "log_receiver")
+NOBODY = {
+    "clone_job": "none",
+    "download_job": "none",
+    "operate": "none",
+    "shell_commands": "none",
+    "byoc": "none",
+    "server-predeployed-flwr": "none",
+}
+
+
+def harden(workspace: Path, storage: Path) -> None:
+    """Write the site's own resources and permissions over the engine's defaults."""
+    local = workspace / "local"
+    resources = json.loads((local / "resources.json.default").read_text(encoding="utf-8"))
+    _write(local / "resources.json", hardened_resources(resources, storage))
+    _write(local / "authorization.json", permissions())
+    _write(local / "log_config.json", _log_config())
+
+
+def hardened_resources(resources: dict[str, Any], storage: Path) -> dict[str, Any]:
+    """Our classes only, no log streaming, and storage in a folder that is kept."""
+    made = {**resources, "class_list_enforcement_mode": "enforce"}
+    made["class_allow_list"] = list(ALLOWED)
+    if "client" in made:
+        made["allow_log_streaming"] = False
+    made["components"] = [c for c in made.get("components", []) if c["id"] not in REMOVED]
+    text = json.dumps(made).replace("/tmp/nvflare", json.dumps(str(storage))[1:-1])  # noqa: S108
+    return dict(json.loads(text))
+
+
+def permissions() -> dict[str, Any]:
+    """The coordinator may submit and stop its own jobs, and look; nobody may bring code."""
+    lead = {"submit_job": "any", "manage_job": "n:submitter", "view": "any", **NOBODY}
+    nothing = {"submit_job": "none", "manage_job": "none", "view": "none", **NOBODY}
+    roles = {"project_admin": nothing, "org_admin": nothing, "lead": lead, "member": nothing}
+    return {"format_version": "1.0", "permissions": roles}
+
+
+def _log_config() -> dict[str, Any]:
+    """One file a process, warnings and worse, and our own lines."""
+    shape = {"fmt": "%(asctime)s %(levelname)s %(name)s %(message)s"}
+    file = {
+        "class": "logging.handlers.RotatingFileHandler",
+        "formatter": "plain",
+        "filename": "log.txt",
+        "maxBytes": 10_000_000,
+        "backupCount": 3,
+    }
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"plain": shape},
+        "handlers": {"logFileHandler": file},
+        "loggers": {"root": {"level": "WARNING", "handlers": ["logFileHandler"]}},
+    }
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,169 @@
+"""Where a coordinator and a hospital keep what belongs to a federation on their own disks.
+
+::
+
+    COORDINATOR/federation.toml   the study
+    COORDINATOR/keys/             the key that countersigns audit heads
+    COORDINATOR/state/engine/     certificate authority, server, login
+    COORDINATOR/state/runs/RUN/   checkpoints of shared factors, heads, who is awaited
+
+    HOSPITAL/site.toml            beside it keys/, the approval and, in `folders.state`, the rest
+    HOSPITAL/state/engine/        request, key, certificate
+    HOSPITAL/state/runs/RUN/      checkpoints, audit log
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tripheno.errors import NameTaken, NoKit
+from tripheno.federation.checkpoints import Checkpoints, write_whole
+from tripheno.federation.line import Awaited, Seat
+from tripheno.federation.provisioning import LEAD, Address, Kit, Machine
+from tripheno.files import write_text
+from tripheno.privacy.audit import Head
+from tripheno.protocol.agreed import Protocol, protocol_hash
+from tripheno.protocol.site import Site
+
+
+@contextmanager
+def alone(folder: Path, who: str) -> Iterator[None]:
+    """Hold a folder for one process at a time; a second one is refused."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / "lock").open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise NameTaken(
+                f"{who} is already at work in this folder", where=str(folder),
+                fix="stop the other process first",
+            ) from None  # fmt: skip
+        yield
+
+
+class CoordinatorHome:
+    """A coordinator's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.state = self.folder / "state"
+        self.machine = Machine(self.state / "engine")
+        self.key = self.folder / "keys" / "coordinator.key"
+
+    def prepare(self, protocol: Protocol) -> tuple[str, Kit]:
+        """The authority, the server's kit and the login, made where they are missing."""
+        address = Address.of(protocol.operation.address)
+        fingerprint = self.machine.found_authority(address)
+        kit = self.machine.own_kit(address.host, "server", address, fingerprint)
+        self.machine.own_kit(LEAD, "admin", address, fingerprint)
+        return fingerprint, kit
+
+    def seat(self, protocol: Protocol) -> Seat:
+        """Where `run` finds the server and its login."""
+        server = self.machine.kit(Address.of(protocol.operation.address).host)
+        lead = self.machine.kit(LEAD)
+        if not server.ready:
+            raise NoKit("there is no server here yet", fix="start `tripheno serve` first")
+        seconds = float(protocol.operation.round_seconds)
+        return Seat(server.workspace, lead.workspace, self.state / "job", seconds)
+
+    def forget_jobs(self, kit: Kit) -> None:
+        """Jobs that an engine which was killed would take for running."""
+        shutil.rmtree(self.machine.folder / "store" / kit.workspace.name, ignore_errors=True)
+
+    # ── runs ──────────────────────────────────────────────────────────────────────────────────
+
+    def current(self) -> dict[str, Any]:
+        """The last run that was begun here, or nothing."""
+        try:
+            return dict(json.loads((self.state / "current.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return {}
+
+    def begin(self, protocol: Protocol, *, anew: bool) -> tuple[str, bool]:
+        """The run to go on with, or a new one; and whether it is gone on with."""
+        before, own = self.current(), protocol_hash(protocol)
+        if before.get("protocol") == own and before.get("state") == "open" and not anew:
+            return str(before["run"]), True
+        number = int(before.get("number", 0)) + 1
+        run = f"{own[:12]}-{number}"
+        self._note({"run": run, "number": number, "protocol": own, "state": "open"})
+        return run, False
+
+    def close(self, state: str) -> None:
+        """The current run is over: finished or given up."""
+        self._note({**self.current(), "state": state})
+
+    def _note(self, current: dict[str, Any]) -> None:
+        write_whole(self.state / "current.json", json.dumps(current).encode())
+
+    def run_folder(self, run: str) -> Path:
+        """What the coordinator keeps of a run."""
+        return self.state / "runs" / run
+
+    def store(self, run: str) -> Checkpoints:
+        """Checkpoints of shared factors."""
+        return Checkpoints(self.run_folder(run))
+
+    def await_(self, run: str, awaited: Awaited | None) -> None:
+        """Write down who is awaited, for `tripheno status`."""
+        path = self.run_folder(run) / "awaited.json"
+        if awaited is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_suffix(".part")
+            temporary.write_text(json.dumps(asdict(awaited)), encoding="utf-8")
+            temporary.replace(path)
+
+    def awaited(self, run: str) -> Awaited | None:
+        """Who is awaited, since when."""
+        try:
+            told = json.loads((self.run_folder(run) / "awaited.json").read_text(encoding="utf-8"))
+            return Awaited(tuple(told["hospitals"]), told["step"], told["since"], told["why"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def keep_head(self, run: str, hospital: str, head: Head) -> None:
+        """The coordinator's copy of a hospital's last audit head."""
+        folder = self.run_folder(run) / "heads"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / f"{hospital}.json", json.dumps(head.to_dict(), indent=2) + "\n")
+
+
+class HospitalHome:
+    """A hospital's part of a federation."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.machine = Machine(site.state / "engine")
+
+    @property
+    def kit(self) -> Kit:
+        """The certificate and key of this hospital."""
+        kit = self.machine.kit(self.site.name)
+        if not kit.ready:
+            raise NoKit(
+                "this hospital has no certificate", where=self.site.name,
+                fix="tripheno cert request, have it approved, tripheno cert install",
+            )  # fmt: skip
+        return kit
+
+    def run_folder(self, run: str) -> Path:
+        """What this hospital keeps of a run."""
+        return self.site.state / "runs" / run
+
+    def store(self, run: str) -> Checkpoints:
+        """Checkpoints of its private state."""
+        folder = self.run_folder(run)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.chmod(self.site.state, 0o700)
+        return Checkpoints(folder)

@@ -1,0 +1,198 @@
+"""The line to a job of the engine: submitted when there is none, then asked through."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tripheno.errors import BadMessage, EngineRefused, PeerLost
+from tripheno.federation.relay import Broken, Door, frame, read_frame
+from tripheno.federation.session import Session, write_job
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+CALL_SECONDS = 15.0  # of one attempt at a step; a busy hospital is asked again and joins the wait
+PING_SECONDS, SECONDS_OF_GRACE = 4.0, 5.0
+PAUSE = 0.5  # seconds between two looks at who is connected, and between two attempts
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """Whom the coordinator waits for, in what, since when (seconds of the wall clock)."""
+
+    hospitals: tuple[str, ...]
+    step: str
+    since: float
+    why: str = ""
+
+
+Notice = Callable[[Awaited | None], None]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where the coordinator's own folders are, and how long a step may take."""
+
+    server: Path  # workspace of the engine's server
+    lead: Path  # workspace of the coordinator's login
+    job: Path  # where the job's files are written
+    round_seconds: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """One step on its way: what is asked, and until when (monotonic seconds)."""
+
+    step: str
+    broadcast: bytes
+    deadline: float
+    since: float
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left for it."""
+        return self.deadline - time.monotonic()
+
+
+class EngineLine:
+    """A login, a job and the socket to it. Use it as a block."""
+
+    def __init__(self, hospitals: Sequence[str], seat: Seat, notice: Notice | None = None) -> None:
+        self.hospitals, self.seat = tuple(hospitals), seat
+        self.notice = notice or (lambda _awaited: None)
+        self.jobs = 0  # submitted so far
+        self._door = Door(seat.server)
+        self._lines: SimpleQueue[Connection[Any, Any]] = SimpleQueue()
+        self._line: Connection[Any, Any] | None = None
+        self._session: Session | None = None
+        self._job = ""
+        Thread(target=self._open_door, name="tripheno-door", daemon=True).start()
+
+    def _open_door(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                self._lines.put(self._door.accept())
+
+    def ask(self, request: Request) -> tuple[dict[str, bytes], dict[str, str]]:
+        """Every hospital's answer to a step, and why some did not come."""
+        try:
+            line = self._ready_line(request)
+            seconds = min(max(request.left, 1.0), CALL_SECONDS)
+            return self._call(line, seconds, request.step, request.broadcast)
+        except (*Broken, EngineRefused) as fault:
+            self.hang_up()
+            return {}, dict.fromkeys(self.hospitals, type(fault).__name__)
+
+    def _call(
+        self, line: Connection[Any, Any], seconds: float, step: str, data: bytes
+    ) -> tuple[dict[str, bytes], dict[str, str]]:
+        line.send_bytes(frame(f"{seconds:.3f} {step}", data))
+        if not line.poll(seconds + SECONDS_OF_GRACE):
+            raise EOFError
+        head, body = read_frame(line.recv_bytes())
+        told = json.loads(head)
+        answers, at = {}, 0
+        for name, size in told["sizes"].items():
+            answers[name] = body[at : at + size]
+            at += size
+        if set(answers) - set(self.hospitals) or at != len(body):
+            raise BadMessage("answers of hospitals that were not asked", where=step)
+        return answers, dict(told["failures"])
+
+    def wait(self, request: Request, late: Sequence[str], why: str) -> None:
+        """A moment before the next attempt, or the end of the time for a step."""
+        self.notice(Awaited(tuple(late), request.step, request.since, why))
+        time.sleep(min(PAUSE, max(request.left, 0.0)))
+        if request.left <= 0.0:
+            self.hang_up()
+            raise PeerLost(
+                f"no answer within {self.seat.round_seconds:g} s",
+                where=f"{', '.join(late)}, step {request.step}",
+                why=why,
+                fix="once it is back, the same `tripheno run` goes on from the last checkpoint",
+            )
+
+    # ── the job and the line to it ────────────────────────────────────────────────────────────
+
+    def _ready_line(self, request: Request) -> Connection[Any, Any]:
+        """The line to a running job; submits one when there is none and all members are there."""
+        while self._line is None:
+            if not self._job:
+                self._gather(request)
+                self._job = self._logged_in().submit(write_job(self.seat.job, self.hospitals))
+                self.jobs += 1
+            try:
+                line = self._lines.get(timeout=PAUSE)
+                read_frame(line.recv_bytes())  # "ready"
+                self._line = line
+            except Empty:
+                why = self._logged_in().over(self._job)
+                if why:
+                    self._job = ""
+                self.wait(request, self.hospitals, why or "the engine's job has not begun")
+        return self._line
+
+    def _gather(self, request: Request) -> None:
+        """Wait until every member's agent is connected."""
+        while True:
+            here = self._logged_in().connected()
+            missing = [name for name in self.hospitals if name not in here]
+            if not missing:
+                return
+            self.wait(request, missing, "not connected")
+
+    def give_up_lost_job(self, late: Sequence[str]) -> None:
+        """After a failure: leave a job that is over, or that lost a worker of those who are late.
+
+        A worker that answers a mere greeting is only busy, and is asked the same step again.
+        """
+        try:
+            if self._job and self._logged_in().over(self._job):
+                self.hang_up()
+            elif self._line is not None:
+                here, _ = self._call(self._line, PING_SECONDS, "", b"")
+                if not set(late) <= set(here):
+                    self.hang_up()
+        except (*Broken, EngineRefused):
+            self.hang_up()
+
+    def _logged_in(self) -> Session:
+        if self._session is None:
+            self._session = Session(self.seat.lead)
+        return self._session
+
+    def hang_up(self) -> None:
+        """Leave the job and the login; the next attempt makes new ones."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        with suppress(Empty):
+            while True:
+                self._lines.get_nowait().close()
+        if self._session is not None:
+            if self._job:
+                self._session.abort(self._job)
+            self._session.__exit__(None, None, None)
+            self._session = None
+        self._job = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.hang_up()
+        self._door.close()

@@ -1,0 +1,115 @@
+"""Try the way to the coordinator before the engine does, and say what is wrong in words."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tripheno.errors import (
+    BadCertificate,
+    CoordinatorUnreachable,
+    ExpiredCertificate,
+    NameNotInCertificate,
+)
+from tripheno.federation.provisioning import Address, Kit
+
+SECONDS = 5.0
+DAYS_TO_WARN = 30
+
+
+def check_dates(kit: Kit, role: str = "client") -> int:
+    """Days for which this machine's certificate is still good; refused if it is not good today."""
+    certificate, now = kit.certificate(role), datetime.now(UTC)
+    if now > certificate.not_valid_after_utc:
+        raise ExpiredCertificate(
+            f"this machine's certificate ran out on {certificate.not_valid_after_utc:%Y-%m-%d}",
+            fix="tripheno cert request --again, and have it approved",
+        )
+    if now < certificate.not_valid_before_utc:
+        raise ExpiredCertificate(
+            f"this machine's certificate is good from {certificate.not_valid_before_utc:%Y-%m-%d}",
+            why="the clock of this machine is behind",
+            fix="set the clock (timedatectl)",
+        )
+    return (certificate.not_valid_after_utc - now).days
+
+
+def try_connection(kit: Kit, address: Address) -> None:
+    """Connect and shake hands as the engine will; the first fault raises."""
+    where = f"{address.host}:{address.port}"
+    startup = kit.startup
+    context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
+    context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    try:
+        plain = socket.create_connection((address.host, address.port), timeout=SECONDS)
+    except socket.gaierror:
+        raise CoordinatorUnreachable(
+            "the coordinator's name is not known here", where=where,
+            fix="check coordinator.address, and this machine's name service",
+        ) from None  # fmt: skip
+    except OSError as fault:
+        raise CoordinatorUnreachable(
+            "nobody answers", where=where, why=fault.strerror or type(fault).__name__,
+            fix="is `tripheno serve` running? is this port open outbound in the firewall?",
+        ) from None  # fmt: skip
+    with plain:
+        _shake_hands(plain, context, address, where)
+
+
+def _shake_hands(
+    plain: socket.socket, context: ssl.SSLContext, address: Address, where: str
+) -> None:
+    try:
+        with context.wrap_socket(plain, server_hostname=address.host) as secured:
+            secured.settimeout(0.5)
+            try:  # a server that refuses our certificate says so after the handshake
+                secured.recv(1)
+            except TimeoutError:
+                return
+    except ssl.SSLCertVerificationError as fault:
+        raise _verification_fault(fault, where) from None
+    except ssl.SSLError as fault:
+        raise _tls_fault(fault, where) from None
+    except OSError:
+        raise BadCertificate(
+            "the server hung up", where=where, why="it may have refused this machine's certificate",
+            fix="have a certificate of this study approved, and install it",
+        ) from None  # fmt: skip
+
+
+def _verification_fault(fault: ssl.SSLCertVerificationError, where: str) -> BadCertificate:
+    text = fault.verify_message
+    if "expired" in text or "not yet valid" in text:
+        return ExpiredCertificate(
+            "the server's certificate is not good today", where=where, why=text,
+            fix="check this machine's clock; then tell the coordinator",
+        )  # fmt: skip
+    if "ostname" in text or "IP address" in text:
+        return NameNotInCertificate(
+            "the server's certificate was made for another name", where=where, why=text,
+            fix="use the host in coordinator.address that `tripheno serve` was started with",
+        )  # fmt: skip
+    return BadCertificate(
+        "the server's certificate is from another authority", where=where, why=text,
+        fix="compare the fingerprint with the coordinator; an inspecting proxy does this too",
+    )  # fmt: skip
+
+
+def _tls_fault(fault: ssl.SSLError, where: str) -> BadCertificate | CoordinatorUnreachable:
+    text = fault.reason or ""
+    if "ALERT" in text:
+        return BadCertificate(
+            "the server refused this machine's certificate", where=where, why=text.lower(),
+            fix="have a certificate of this study approved, and install it",
+        )  # fmt: skip
+    return CoordinatorUnreachable(
+        "what answers there speaks no TLS of ours", where=where, why=text.lower(),
+        fix="check the port; a proxy must pass TLS through unopened",
+    )  # fmt: skip
+
+
+def authority_of(kit: Kit) -> Path:
+    """The certificate of the authority that this machine believes."""
+    return kit.startup / "rootCA.pem"

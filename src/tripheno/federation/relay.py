@@ -1,0 +1,169 @@
+"""The last metres between our process and the engine's job beside it, on the same machine.
+
+The engine starts a process of its own for every job. Ours keeps the keys, the patients and the
+state; the job's process only passes bytes on, through a socket in a folder that its owner alone can
+open. So a killed job loses nothing, and no code of ours that touches data runs inside the engine.
+
+A *frame* is a word and bytes. Nothing on the socket is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from contextlib import suppress
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import Any, Self
+
+from tripheno.errors import BadMessage, RunFailed, TriphenoError, catalogue
+from tripheno.exchange.channel import Outbox, Responder
+
+ADDRESS = "relay.json"
+KEY_BYTES = 32
+WENT_WELL, WENT_WRONG = b"\x00", b"\x01"
+Broken = (EOFError, OSError)  # what a line that was cut raises
+
+
+def frame(word: str, data: bytes) -> bytes:
+    """A word and bytes as one message."""
+    head = word.encode()
+    return len(head).to_bytes(4, "little") + head + data
+
+
+def read_frame(message: bytes) -> tuple[str, bytes]:
+    """The word and the bytes of a message."""
+    length = int.from_bytes(message[:4], "little")
+    if len(message) < 4 + length:
+        raise BadMessage("a frame that is cut short", where="relay")
+    try:
+        return message[4 : 4 + length].decode(), message[4 + length :]
+    except UnicodeDecodeError:
+        raise BadMessage("a frame that cannot be read", where="relay") from None
+
+
+class Door:
+    """Where the engine's job finds us: a socket, and a file in the engine's folder that says so."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="tripheno-"))  # mode 0700
+        key = secrets.token_bytes(KEY_BYTES)
+        address = str(self._folder / "s")
+        self._listener = Listener(address, "AF_UNIX", authkey=key)
+        self._note = workspace / "local" / ADDRESS
+        self._note.parent.mkdir(parents=True, exist_ok=True)
+        self._note.unlink(missing_ok=True)
+        descriptor = os.open(self._note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump({"address": address, "key": key.hex()}, stream)
+
+    def accept(self) -> Connection[Any, Any]:
+        """The next job that knocks; waits."""
+        while True:
+            try:
+                return self._listener.accept()
+            except EOFError:  # knocked and left
+                continue
+
+    def close(self) -> None:
+        """Nobody can knock any more."""
+        self._listener.close()
+        self._note.unlink(missing_ok=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def knock(workspace: Path) -> Connection[Any, Any]:
+    """From inside the engine's job: the line to our process."""
+    note = json.loads((workspace / "local" / ADDRESS).read_text(encoding="utf-8"))
+    return Client(note["address"], "AF_UNIX", authkey=bytes.fromhex(note["key"]))
+
+
+# ── a hospital's answers, errors included ─────────────────────────────────────────────────────
+
+
+def sealed_answer(respond: Responder, step: str, data: bytes) -> bytes:
+    """What a hospital says to a step: its bytes, or an error of ours in its own words.
+
+    Nothing else of a failure leaves: another exception's text could hold a patient's value.
+    """
+    try:
+        return WENT_WELL + respond(step, data)
+    except TriphenoError as fault:
+        told = {"code": fault.code, "what": fault.what, "where": fault.where}
+        return WENT_WRONG + json.dumps({**told, "why": fault.why, "fix": fault.fix}).encode()
+    except Exception as fault:
+        name = type(fault).__name__
+        told = {"code": RunFailed.code, "what": "this hospital could not take the step"}
+        fix = "its own log says more"
+        return WENT_WRONG + json.dumps({**told, "where": "", "why": name, "fix": fix}).encode()
+
+
+def opened_answer(hospital: str, answer: bytes) -> bytes:
+    """A hospital's bytes, or its error raised here under its name."""
+    if answer[:1] == WENT_WELL:
+        return answer[1:]
+    try:
+        told = {key: str(value)[:500] for key, value in json.loads(answer[1:]).items()}
+        kind = catalogue().get(told["code"], RunFailed)
+        what, where, why, fix = (told[key] for key in ("what", "where", "why", "fix"))
+    except (ValueError, KeyError, AttributeError, RecursionError):
+        raise BadMessage("an answer that cannot be read", where=hospital) from None
+    place = hospital if not where or where.startswith(hospital) else f"{hospital}, {where}"
+    raise kind(what, where=place, why=why, fix=fix)
+
+
+class Counter:
+    """A hospital's side of the relay: every job that knocks is served by the same responder.
+
+    One step at a time, each made once: a job that was killed and its successor ask the same
+    :class:`~tripheno.exchange.channel.Outbox`.
+    """
+
+    def __init__(self, workspace: Path, respond: Responder) -> None:
+        self._door, self._lock = Door(workspace), Lock()
+        self._hung_up = Event()
+        self.respond_with(respond)
+        Thread(target=self._serve, name="tripheno-counter", daemon=True).start()
+
+    def respond_with(self, respond: Responder) -> None:
+        """From now on another responder answers; what the last one said is forgotten."""
+        with self._lock:
+            self._outbox = Outbox(respond)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                line = self._door.accept()
+            except OSError:  # closed
+                return
+            Thread(target=self._attend, args=(line,), daemon=True).start()
+
+    def _attend(self, line: Connection[Any, Any]) -> None:
+        self._hung_up.clear()
+        with line, suppress(*Broken):
+            while True:
+                step, data = read_frame(line.recv_bytes())
+                with self._lock:
+                    answer = sealed_answer(self._outbox.answer, step, data)
+                line.send_bytes(answer)
+        self._hung_up.set()
+
+    def wait_for_silence(self, seconds: float) -> None:
+        """Wait until the job that was served last has hung up, but not for ever."""
+        self._hung_up.wait(seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._door.close()

@@ -1,0 +1,116 @@
+"""The engine's own processes under our supervision: started, started again, and ended with us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+SECONDS_TO_END = 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+Tell = Callable[[str], None]
+
+
+def server_words(workspace: Path) -> list[str]:
+    """The engine's server, as its own start script runs it."""
+    return _words("server.server_train", workspace, "fed_server.json", ["org=tripheno"])
+
+
+def agent_words(workspace: Path, name: str) -> list[str]:
+    """A hospital's agent."""
+    return _words(
+        "client.client_train", workspace, "fed_client.json", [f"uid={name}", "org=tripheno"]
+    )
+
+
+def _words(module: str, workspace: Path, settings: str, values: list[str]) -> list[str]:
+    parent = str(os.getpid())
+    start = [sys.executable, "-m", "tripheno.federation.child", parent]
+    start.append(f"nvflare.private.fed.app.{module}")
+    said = ["--set", "secure_train=true", *values, "config_folder="]
+    return [*start, "-m", str(workspace), "-s", settings, *said]
+
+
+class Supervised:
+    """An engine process that is started again when it dies, until the block ends."""
+
+    def __init__(self, words: list[str], workspace: Path, tell: Tell) -> None:
+        self._words, self._workspace, self._tell = words, workspace, tell
+        self._ending = Event()
+        self._note = workspace / "engine.pid"
+        self._child: subprocess.Popen[bytes] | None = None
+        self._thread = Thread(target=self._watch, name="tripheno-engine", daemon=True)
+
+    def __enter__(self) -> Self:
+        end_leftover(self._note, self._workspace)
+        self._start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending.set()
+        if self._child is not None:
+            end_tree(self._child.pid)
+            self._child.wait()
+        self._note.unlink(missing_ok=True)
+
+    def _start(self) -> None:
+        with (self._workspace / "engine.out").open("ab") as out:
+            self._child = subprocess.Popen(  # noqa: S603
+                self._words, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                cwd=self._workspace, start_new_session=True,
+                env={**os.environ, "HOME": str(self._workspace)},
+            )  # fmt: skip
+        self._note.write_text(str(self._child.pid), encoding="utf-8")
+
+    def _watch(self) -> None:
+        """Start the engine again when it died; growing pauses keep a broken one from racing."""
+        pause = FIRST_PAUSE
+        while True:
+            assert self._child is not None  # started before the thread
+            code = self._child.wait()
+            if self._ending.is_set():
+                return
+            self._tell(f"the engine ended ({code}) and is started again in {pause:.0f} s")
+            if self._ending.wait(pause):
+                return
+            pause = min(2 * pause, LONGEST_PAUSE)
+            self._start()
+
+
+def end_tree(pid: int) -> None:
+    """End a process and everything it started; what does not go is killed."""
+    try:
+        root = psutil.Process(pid)
+        family = [*root.children(recursive=True), root]
+    except psutil.NoSuchProcess:
+        return
+    for one in family:
+        with suppress(psutil.NoSuchProcess):
+            one.send_signal(signal.SIGTERM)
+    _, left = psutil.wait_procs(family, timeout=SECONDS_TO_END)
+    for one in left:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+
+
+def end_leftover(note: Path, workspace: Path) -> None:
+    """End the engine of a process of ours that was killed, if it is still there and is ours."""
+    with suppress(OSError, ValueError, psutil.Error):
+        pid = int(note.read_text(encoding="utf-8"))
+        if str(workspace) in psutil.Process(pid).cmdline():
+            end_tree(pid)

@@ -1,0 +1,75 @@
+"""A federation on this machine over the real engine: certificates, server, agents, mutual TLS.
+
+Hospitals' responders stand in the calling process, so that a test sees what each was asked.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tripheno.errors import RunFailed
+from tripheno.federation.line import EngineLine, Notice, Seat
+from tripheno.federation.provisioning import LEAD, Address, Machine
+from tripheno.federation.relay import Counter
+from tripheno.federation.supervision import Supervised, agent_words, server_words
+
+
+def free_port() -> int:
+    """A TCP port nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class EngineFederation:
+    """Kits for a coordinator and hospitals below one folder, made once."""
+
+    def __init__(self, folder: Path, hospitals: tuple[str, ...]) -> None:
+        self.folder, self.hospitals = folder, hospitals
+        self.address = Address("localhost", free_port())
+        self.coordinator = Machine(folder / "coordinator")
+        fingerprint = self.coordinator.found_authority(self.address)
+        self.server = self.coordinator.own_kit("localhost", "server", self.address, fingerprint)
+        self.lead = self.coordinator.own_kit(LEAD, "admin", self.address, fingerprint)
+        self.kits = {name: self._admit(name, fingerprint) for name in hospitals}
+
+    def _admit(self, name: str, fingerprint: str) -> Path:
+        machine = Machine(self.folder / name)
+        request = machine.request(name, "client", self.address)
+        signed = self.coordinator.approve(
+            request, self.folder / f"{name}.signed.zip", self.hospitals
+        )
+        return machine.install(signed, name, fingerprint).workspace
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The server and every agent at work."""
+        with ExitStack() as stack:
+            words = server_words(self.server.workspace)
+            stack.enter_context(Supervised(words, self.server.workspace, _ignore))
+            for name, kit in self.kits.items():
+                stack.enter_context(Supervised(agent_words(kit, name), kit, _ignore))
+            yield
+
+    @contextmanager
+    def line(
+        self, round_seconds: float = 60.0, notice: Notice | None = None
+    ) -> Iterator[tuple[EngineLine, dict[str, Counter]]]:
+        """The coordinator's line, and every hospital's counter, whose responders are to be set."""
+        seat = Seat(self.server.workspace, self.lead.workspace, self.folder / "job", round_seconds)
+        with ExitStack() as stack:
+            counters = {
+                name: stack.enter_context(Counter(kit, _nobody)) for name, kit in self.kits.items()
+            }
+            yield stack.enter_context(EngineLine(self.hospitals, seat, notice)), counters
+
+
+def _nobody(step: str, data: bytes) -> bytes:
+    raise RunFailed("nobody is here", where=f"{step}, {len(data)} bytes")
+
+
+def _ignore(_text: str) -> None:
+    return

@@ -1,0 +1,56 @@
+"""The engine's channel keeps the contract of every channel: over real processes and mutual TLS."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+import pytest
+
+from tripheno.errors import EngineRefused
+from tripheno.exchange.channel import Channel, Responder
+from tripheno.federation.channel import EngineChannel
+from tripheno.federation.session import Session, write_job
+from tripheno.testing.channel_contract import HOSPITALS, ChannelContract
+from tripheno.testing.engine_federation import EngineFederation
+from tripheno.testing.federation_processes import wait_until
+
+_made: dict[str, object] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One federation for all tests of this file: starting it takes longer than they do."""
+    with ExitStack() as stack:
+        made = EngineFederation(tmp_path_factory.mktemp("federation"), HOSPITALS)
+        stack.enter_context(made.running())
+        _made["federation"] = made
+        _made["line"], _made["counters"] = stack.enter_context(made.line())
+        yield
+
+
+class TestEngineChannel(ChannelContract):
+    def make_channel(self, responders: Mapping[str, Responder]) -> Channel:
+        for name, respond in responders.items():
+            _made["counters"][name].respond_with(respond)
+        return EngineChannel(_made["line"])
+
+
+@pytest.mark.parametrize("where", ["custom folder", "installed class"])
+def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, where):
+    made = _made["federation"]
+    marker = tmp_path / "ran"
+    job = write_job(tmp_path / "job", made.hospitals)
+    config = job / "app" / "config" / "config_fed_client.json"
+    path = "evil.Evil" if where == "custom folder" else "tripheno.cli.console.Progress"
+    config.write_text(config.read_text().replace("tripheno.federation.job.HospitalPost", path))
+    if where == "custom folder":
+        (job / "app" / "custom").mkdir()
+        code = f"import pathlib\nclass Evil:\n    pathlib.Path({str(marker)!r}).touch()\n"
+        (job / "app" / "custom" / "evil.py").write_text(code)
+    with Session(made.lead.workspace) as session:
+        try:
+            number = session.submit(job)
+        except EngineRefused:
+            return
+        wait_until("the end of the job", lambda: session.over(number), 60)
+        assert session.over(number) != "FINISHED:COMPLETED"
+    assert not marker.exists()
