@@ -136,10 +136,10 @@ def _result(question: Question, described: str, findings: list[Finding]) -> dict
 
 
 def _write(folder: Path, result: dict[str, Any], findings: list[Finding]) -> None:
+    from tripheno.files import write_text
     from tripheno.privacy.attacks.suite import paper_in_clear
     from tripheno.report.attack_chart import attack_chart
     from tripheno.report.charts import as_svg
-    from tripheno.report.run_folder import write_text
     from tripheno.solver.settings import SolverSettings
 
     folder.mkdir(parents=True, exist_ok=True)
