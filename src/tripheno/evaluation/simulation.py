@@ -15,14 +15,14 @@ from tripheno.evaluation.doors import alignment_doors, counting_doors
 from tripheno.exchange import Guard, Listener, MakeSums
 from tripheno.exchange.channel import open_door
 from tripheno.privacy.audit import Minutes
-from tripheno.privacy.small_cells import codes_alone, people_per_code, without_small_cells
+from tripheno.privacy.small_cells import people_per_code, without_small_cells
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import factor_match_score
 from tripheno.vocabulary.aligners import Aligner, AlignKind, TokenAligner, VocabularyAligner
-from tripheno.vocabulary.alignment import align_plainly, align_privately
+from tripheno.vocabulary.alignment import align_plainly, align_privately, uncounted
 from tripheno.vocabulary.axis import Axis
 from tripheno.vocabulary.polynomial import PolynomialAligner
 
@@ -62,8 +62,10 @@ def assemble(
         if tensor.nonzeros == 0:
             raise EmptyTensor("This hospital has no cell", where=name, fix="leave it out")
     started = time.perf_counter()
-    count = people_per_code if align == "vocabulary" else codes_alone
-    people = {name: count(tensor) for name, tensor in tensors.items()}
+    people = {
+        name: people_per_code(tensor) if align == "vocabulary" else uncounted(tensor.axes)
+        for name, tensor in tensors.items()
+    }
     own = {name: tensor.axes for name, tensor in tensors.items()}
     minutes = Minutes()
     aligner = _aligner(align, own, seed, insecure)

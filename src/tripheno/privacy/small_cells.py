@@ -39,12 +39,6 @@ def people_per_code(tensor: CountTensor) -> dict[str, dict[str, int]]:
     }
 
 
-def codes_alone(tensor: CountTensor) -> dict[str, dict[str, int]]:
-    """Mode → code → 0: for alignments that ask for codes and count nobody."""
-    coded = (axis for axis in tensor.axes if axis.codes is not None)
-    return {axis.mode: dict.fromkeys(axis.codes or (), 0) for axis in coded}
-
-
 Doors = Callable[[Mapping[str, int]], Guard]
 """The hospitals' doors for a count on axes of these sizes."""
 

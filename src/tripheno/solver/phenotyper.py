@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -18,17 +18,20 @@ from tripheno.solver.settings import Constraint, Method, SolverSettings, Variant
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import unit_columns
-from tripheno.vocabulary.alignment import align_plainly
+from tripheno.vocabulary.aligners import TokenAligner
+from tripheno.vocabulary.alignment import align_plainly, align_privately, uncounted
+from tripheno.vocabulary.axis import Axis
 
 
 class Phenotyper:
     """Find phenotypes shared by several hospitals, then score patients on them.
 
     ``fit`` takes a list with one :class:`CountTensor` or event table per hospital and simulates the
-    federation in this process. ``sums`` says how contributions are added, ``"secure"`` or
-    ``"plain"``; from three hospitals on they are secure unless said otherwise. Further keyword
-    arguments are those of :class:`~tripheno.solver.settings.SolverSettings`; ``guides`` may be
-    given as ``{name: {mode: [codes]}}``.
+    federation in this process; the hospitals agree on common axes by tokens, as in `simulate`.
+    ``sums`` says how contributions are added, ``"secure"`` or ``"plain"``; from three hospitals on
+    they are secure unless said otherwise. Further keyword arguments are those of
+    :class:`~tripheno.solver.settings.SolverSettings`; ``guides`` may be given as
+    ``{name: {mode: [codes]}}``.
 
     Attributes after ``fit``: ``components_`` (mode → codes × components), ``weights_``,
     ``history_``, ``n_iter_``, ``axes_``, ``guided_`` (name → component), ``solution_``.
@@ -65,8 +68,9 @@ class Phenotyper:
         tensors = [_as_tensor(hospital) for hospital in _as_list(hospitals)]
         if not tensors:
             raise SettingsError("There is no hospital", fix="give a list with one tensor or more")
-        axes = align_plainly([tensor.axes for tensor in tensors])
-        named = {f"hospital-{k + 1}": t.on_axes(axes) for k, t in enumerate(tensors)}
+        own = {f"hospital-{k + 1}": tensor for k, tensor in enumerate(tensors)}
+        axes = self._common_axes(own)
+        named = {name: tensor.on_axes(axes) for name, tensor in own.items()}
         _, sums = sums_for(self.sums, len(named), self.random_state)
         solution = fit(named, self._settings(), sums=sums)
         self.solution_: Solution = solution
@@ -78,6 +82,14 @@ class Phenotyper:
         names = [guide.name for guide in solution.settings.guides]
         self.guided_: dict[str, int] = dict(zip(names, solution.guided, strict=False))
         return self
+
+    def _common_axes(self, own: Mapping[str, CountTensor]) -> tuple[Axis, ...]:
+        """Axes agreed on by tokens, as `simulate` does; a single hospital has its own."""
+        lists = {name: tensor.axes for name, tensor in own.items()}
+        if len(own) == 1:
+            return align_plainly(list(lists.values()))
+        codes = {name: uncounted(axes) for name, axes in lists.items()}
+        return align_privately(lists, codes, TokenAligner(self.random_state))
 
     def transform(self, patients: Any) -> Any:
         """Memberships of patients (rows) in the phenotypes, phenotypes frozen.

@@ -22,6 +22,11 @@ def align_plainly(axes_by_hospital: Sequence[Sequence[Axis]]) -> tuple[Axis, ...
     return tuple(union(axes) for axes in zip(*axes_by_hospital, strict=True))
 
 
+def uncounted(axes: Sequence[Axis]) -> People:
+    """Mode → code → 0: for alignments that ask for codes and count nobody."""
+    return {axis.mode: dict.fromkeys(axis.codes, 0) for axis in axes if axis.codes is not None}
+
+
 def align_privately(
     axes_by_hospital: Mapping[str, Sequence[Axis]],
     people: Mapping[str, People],
