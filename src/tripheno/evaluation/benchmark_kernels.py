@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tripheno.tensor.vectors import load_strip, multiply_add, store_strip
+from tripheno.tensor.strips import load_strip, multiply_add, store_strip
 
 CHAINS = 12  # multiply-adds that do not wait for each other: enough for two units of latency four
 FLOPS_PER_STEP = 2 * 4 * CHAINS  # a multiplication and an addition in each lane of a vector

@@ -18,20 +18,22 @@ from tripheno.tensor.event_kernels import (
     row_of_events,
 )
 from tripheno.tensor.kernels import bare_loop, inner_step, nonnegative_row
+from tripheno.tensor.strips import (
+    add_into,
+    add_weighted,
+    empty_strip,
+    load_strip,
+    multiplied,
+    multiply_add,
+    store_strip,
+)
 from tripheno.tensor.vectors import (
     BYTES,
     ROWS,
     add_combination,
-    add_into,
     add_products,
-    add_weighted,
-    empty_strip,
     empty_tile,
-    load_strip,
     load_tile,
-    multiplied,
-    multiply_add,
-    store_strip,
     store_tile,
 )
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from tripheno.tensor.kernels import inner_step
-from tripheno.tensor.vectors import (
+from tripheno.tensor.strips import (
     add_into,
     add_strip,
     add_weighted,

@@ -39,26 +39,29 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, kind, ir.VectorType(element, kind.lanes))
 
 
-def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+def pointer_code(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
     """The address of element ``index`` of a contiguous array, seen as a vector's."""
     data = context.make_array(kind)(context, builder, array).data
     vector = context.get_value_type(Vector(kind.dtype))
     return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
 
 
-def _step(builder: Any, index: Any, by: int) -> Any:
+def stepped(builder: Any, index: Any, by: int) -> Any:
+    """Index + by."""
     return builder.add(index, ir.Constant(index.type, by))
 
 
-def _load(builder: Any, kind: Any, pointer: Any) -> Any:
+def load_code(builder: Any, kind: Any, pointer: Any) -> Any:
+    """The vector at an address; no more aligned than its numbers."""
     return builder.load(pointer, align=kind.dtype.bitwidth // 8)
 
 
-def _store(builder: Any, kind: Any, vector: Any, pointer: Any) -> None:
+def store_code(builder: Any, kind: Any, vector: Any, pointer: Any) -> None:
+    """A vector to an address."""
     builder.store(vector, pointer, align=kind.dtype.bitwidth // 8)
 
 
-def _spread(builder: Any, number: Any, vector: Any) -> Any:
+def spread_code(builder: Any, number: Any, vector: Any) -> Any:
     """The same number in every lane."""
     blank = ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(blank, number, ir.Constant(ir.IntType(32), 0))
@@ -66,7 +69,7 @@ def _spread(builder: Any, number: Any, vector: Any) -> Any:
     return builder.shuffle_vector(one, blank, zeros)
 
 
-def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+def fma_code(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """A · b + c, rounded once."""
     vector = a.type
     name = f"llvm.fma.v{vector.count}f{BYTES * 8 // vector.count}"
@@ -82,9 +85,9 @@ def _counts(context: Any, builder: Any, kinds: Any, table: Any, data: Any, at: A
     vector = context.get_value_type(Vector(table_kind.dtype))
     spread = []
     for row in range(ROWS):
-        byte = builder.load(builder.gep(raw, [_step(builder, at, row)]))
+        byte = builder.load(builder.gep(raw, [stepped(builder, at, row)]))
         number = builder.load(builder.gep(numbers, [builder.zext(byte, at.type)]))
-        spread.append(_spread(builder, number, vector))
+        spread.append(spread_code(builder, number, vector))
     return spread
 
 
@@ -94,7 +97,7 @@ def load(typing: Any, array: Any, at: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.args[0]
-        return _load(builder, kind, _pointer(context, builder, kind, *arguments))
+        return load_code(builder, kind, pointer_code(context, builder, kind, *arguments))
 
     return Vector(array.dtype)(array, at), code
 
@@ -106,7 +109,7 @@ def store(typing: Any, vector: Any, array: Any, at: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector_, array_, at_ = arguments
         kind = signature.args[1]
-        _store(builder, kind, vector_, _pointer(context, builder, kind, array_, at_))
+        store_code(builder, kind, vector_, pointer_code(context, builder, kind, array_, at_))
         return context.get_dummy_value()
 
     return types.void(vector, array, at), code
@@ -118,7 +121,7 @@ def spread(typing: Any, number: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = context.get_value_type(signature.return_type)
-        return _spread(builder, arguments[0], vector)
+        return spread_code(builder, arguments[0], vector)
 
     return Vector(number)(number), code
 
@@ -129,7 +132,7 @@ def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         del context, signature
-        return _fma(builder, *arguments)
+        return fma_code(builder, *arguments)
 
     return a(a, b, c), code
 
@@ -179,145 +182,6 @@ def where_positive(typing: Any, condition: Any, vector: Any) -> Any:
     return vector(condition, vector), code
 
 
-# ── strips ────────────────────────────────────────────────────────────────────────────────────
-
-
-def _strip_places(context: Any, builder: Any, kind: Any, array: Any, at: Any, n: int) -> list[Any]:
-    lanes = Vector(kind.dtype).lanes
-    return [
-        _pointer(context, builder, kind, array, _step(builder, at, v * lanes)) for v in range(n)
-    ]
-
-
-def _strip_at(context: Any, builder: Any, kind: Any, array: Any, at: Any, n: int) -> list[Any]:
-    places = _strip_places(context, builder, kind, array, at, n)
-    return [_load(builder, kind, place) for place in places]
-
-
-@word
-def empty_strip(typing: Any, like: Any, width: Any) -> Any:
-    """Zeros, for numbers like those of an array."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        del arguments
-        strip = signature.return_type
-        zero = ir.Constant(context.get_value_type(strip.dtype), None)
-        return context.make_tuple(builder, strip, [zero] * strip.count)
-
-    return types.UniTuple(Vector(like.dtype), len(width))(like, width), code
-
-
-@word
-def load_strip(typing: Any, rows: Any, at: Any, width: Any) -> Any:
-    """The strip rows[at:]."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rows_, at_, _ = arguments
-        strip, kind = signature.return_type, signature.args[0]
-        vectors = _strip_at(context, builder, kind, rows_, at_, strip.count)
-        return context.make_tuple(builder, strip, vectors)
-
-    return types.UniTuple(Vector(rows.dtype), len(width))(rows, at, width), code
-
-
-@word
-def store_strip(typing: Any, strip: Any, out: Any, at: Any) -> Any:
-    """out[at:] = strip."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors, out_, at_ = arguments
-        kind = signature.args[1]
-        places = _strip_places(context, builder, kind, out_, at_, signature.args[0].count)
-        for vector, place in zip(cgutils.unpack_tuple(builder, vectors), places, strict=True):
-            _store(builder, kind, vector, place)
-        return context.get_dummy_value()
-
-    return types.void(strip, out, at), code
-
-
-@word
-def add_strip(typing: Any, strip: Any, rows: Any, at: Any) -> Any:
-    """Strip + rows[at:]."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors, rows_, at_ = arguments
-        kind, count = signature.args[1], signature.args[0].count
-        more = _strip_at(context, builder, kind, rows_, at_, count)
-        pairs = zip(cgutils.unpack_tuple(builder, vectors), more, strict=True)
-        total = [builder.fadd(one, other) for one, other in pairs]
-        return context.make_tuple(builder, signature.return_type, total)
-
-    return strip(strip, rows, at), code
-
-
-@word
-def multiply_add(typing: Any, strip: Any, a: Any, b: Any) -> Any:
-    """Strip + a ∘ b."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        parts = [cgutils.unpack_tuple(builder, part) for part in arguments]
-        total = [_fma(builder, x, y, z) for z, x, y in zip(*parts, strict=True)]
-        return context.make_tuple(builder, signature.return_type, total)
-
-    return strip(strip, a, b), code
-
-
-@word
-def sum_of_strips(typing: Any, strip: Any, other: Any) -> Any:
-    """Strip + other."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        one, more = (cgutils.unpack_tuple(builder, part) for part in arguments)
-        total = [builder.fadd(x, y) for x, y in zip(one, more, strict=True)]
-        return context.make_tuple(builder, signature.return_type, total)
-
-    return strip(strip, other), code
-
-
-@word
-def multiplied(typing: Any, strip: Any, by: Any) -> Any:
-    """Strip ∘ by."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        one, other = (cgutils.unpack_tuple(builder, part) for part in arguments)
-        product = [builder.fmul(x, y) for x, y in zip(one, other, strict=True)]
-        return context.make_tuple(builder, signature.return_type, product)
-
-    return strip(strip, by), code
-
-
-@word
-def add_weighted(typing: Any, strip: Any, weight: Any, rows: Any, at: Any) -> Any:
-    """Strip + weight · rows[at:]."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors, weight_, rows_, at_ = arguments
-        strip_, number, kind = signature.args[0], signature.args[1], signature.args[2]
-        weight_ = context.cast(builder, weight_, number, kind.dtype)
-        weights = _spread(builder, weight_, context.get_value_type(strip_.dtype))
-        more = _strip_at(context, builder, kind, rows_, at_, strip_.count)
-        pairs = zip(cgutils.unpack_tuple(builder, vectors), more, strict=True)
-        total = [_fma(builder, weights, row, old) for old, row in pairs]
-        return context.make_tuple(builder, signature.return_type, total)
-
-    return strip(strip, weight, rows, at), code
-
-
-@word
-def add_into(typing: Any, out: Any, at: Any, strip: Any) -> Any:
-    """out[at:] += strip."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        out_, at_, vectors = arguments
-        kind = signature.args[0]
-        places = _strip_places(context, builder, kind, out_, at_, signature.args[2].count)
-        for vector, place in zip(cgutils.unpack_tuple(builder, vectors), places, strict=True):
-            _store(builder, kind, builder.fadd(_load(builder, kind, place), vector), place)
-        return context.get_dummy_value()
-
-    return types.void(out, at, strip), code
-
-
 # ── tiles ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -344,11 +208,13 @@ def add_products(typing: Any, tile: Any, table: Any, data: Any, at: Any, rows: A
         counts = _counts(context, builder, signature.args[1:3], table_, data_, at_)
         old = cgutils.unpack_tuple(builder, sums)
         right = [
-            _load(builder, kind, _pointer(context, builder, kind, rows_, _step(builder, r_, v)))
+            load_code(
+                builder, kind, pointer_code(context, builder, kind, rows_, stepped(builder, r_, v))
+            )
             for v in range(0, width * signature.args[0].dtype.lanes, signature.args[0].dtype.lanes)
         ]
         new = [
-            _fma(builder, counts[row], right[v], old[row * width + v])
+            fma_code(builder, counts[row], right[v], old[row * width + v])
             for row in range(ROWS)
             for v in range(width)
         ]
@@ -365,7 +231,9 @@ def _places(
     for n in range(tile.count):
         row, v = divmod(n, width)
         index = builder.add(at, builder.mul(stride, ir.Constant(stride.type, row)))
-        yield _pointer(context, builder, kind, array, _step(builder, index, v * tile.dtype.lanes))
+        yield pointer_code(
+            context, builder, kind, array, stepped(builder, index, v * tile.dtype.lanes)
+        )
 
 
 @word
@@ -377,7 +245,7 @@ def store_tile(typing: Any, tile: Any, out: Any, at: Any, stride: Any) -> Any:
         tile_, kind, *_ = signature.args
         places = _places(context, builder, kind, out_, at_, stride_, tile_)
         for vector, place in zip(cgutils.unpack_tuple(builder, vectors), places, strict=True):
-            _store(builder, kind, vector, place)
+            store_code(builder, kind, vector, place)
         return context.get_dummy_value()
 
     return types.void(tile, out, at, stride), code
@@ -391,7 +259,7 @@ def load_tile(typing: Any, rows: Any, at: Any, stride: Any, width: Any) -> Any:
         rows_, at_, stride_, _ = arguments
         tile, kind = signature.return_type, signature.args[0]
         places = _places(context, builder, kind, rows_, at_, stride_, tile)
-        vectors = [_load(builder, kind, place) for place in places]
+        vectors = [load_code(builder, kind, place) for place in places]
         return context.make_tuple(builder, tile, vectors)
 
     return types.UniTuple(Vector(rows.dtype), ROWS * len(width))(rows, at, stride, width), code
@@ -409,12 +277,12 @@ def add_combination(  # type: ignore[no-untyped-def]
         counts = _counts(context, builder, signature.args[2:4], table_, data_, at_)
         rows = cgutils.unpack_tuple(builder, tile_)
         for v in range(width):
-            step = _step(builder, r_, v * signature.args[5].dtype.lanes)
-            place = _pointer(context, builder, kind, out_, step)
-            total = _load(builder, kind, place)
+            step = stepped(builder, r_, v * signature.args[5].dtype.lanes)
+            place = pointer_code(context, builder, kind, out_, step)
+            total = load_code(builder, kind, place)
             for row in range(ROWS):
-                total = _fma(builder, counts[row], rows[row * width + v], total)
-            _store(builder, kind, total, place)
+                total = fma_code(builder, counts[row], rows[row * width + v], total)
+            store_code(builder, kind, total, place)
         return context.get_dummy_value()
 
     return types.void(out, r, table, data, at, tile), code
