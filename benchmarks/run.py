@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def main(words: list[str]) -> None:
-    from benchmarks import ingest, privacy
+    from benchmarks import federation, ingest, privacy
     from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, measured
     from tripheno.evaluation.benchmark_table import write
 
@@ -24,6 +24,7 @@ def main(words: list[str]) -> None:
     print(page)
     if "--quick" not in words:
         print("\n" + privacy.report())
+        print("\n" + federation.report())
         print("\n" + ingest.report(ingest.EVENTS, ingest.measure(ingest.EVENTS)))
 
 

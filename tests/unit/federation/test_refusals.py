@@ -4,6 +4,8 @@ import datetime
 import json
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from datetime import UTC, timedelta
@@ -249,3 +251,19 @@ def test_join_is_refused_without_an_approval_and_with_one_that_ran_out(tmp_path,
     assert problems["approval"] == ""
     assert problems["certificate"] == "TRIP-E515"
     assert checked.exit_code == 5
+
+
+def test_without_the_engine_a_machine_says_so_and_does_everything_else():
+    script = (
+        "import sys\n"
+        "sys.modules['nvflare'] = sys.modules['psutil'] = None\n"
+        "import tripheno.report.federated, tripheno.report.study, tripheno.cli.checks as checks\n"
+        "import importlib.util\n"
+        "importlib.util.find_spec = lambda name: None\n"
+        "checks.need_engine()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert "tripheno[federation]" in done.stderr.splitlines()[-1]
+    assert "MissingExtra" in done.stderr
