@@ -16,6 +16,7 @@ import numpy as np
 
 from tripheno.errors import BadMessage, GateRefused
 from tripheno.exchange.channel import Responder
+from tripheno.exchange.fixed_point import Layout
 from tripheno.exchange.messages import unpack
 from tripheno.exchange.secure import RETRY, check_sealed
 from tripheno.privacy.manifest import Manifest
@@ -57,6 +58,7 @@ class Gate:
         self.rounds_left, self.bytes_left = most_rounds, most_bytes
         self._left = {one.phase: one.most_rounds for one in allowed}
         self._passed: dict[str, bytes] = {}
+        self._layouts: dict[str, tuple[dict[str, int], Layout]] = {}
 
     def guard(self, respond: Responder) -> Responder:
         """The responder behind this door, for one run."""
@@ -103,13 +105,21 @@ class Gate:
         if len(answer) > allowed.most_bytes:
             raise BadMessage(f"{len(answer):,} bytes, at most {allowed.most_bytes:,} are allowed")
         if allowed.masked:
-            check_sealed(answer, step, allowed.layout(self.sizes), where="")
+            check_sealed(answer, step, self._layout(allowed), where="")
         elif allowed.fields:
             self._check_clear(allowed.fields, answer)
         elif allowed.phase == "tokens/list":
             self._check_tokens(answer)
         elif allowed.message in ("Keys", "Nothing") and len(answer) != allowed.most_bytes:
             raise BadMessage(f"{len(answer):,} bytes, not {allowed.most_bytes:,}")
+
+    def _layout(self, allowed: Outgoing) -> Layout:
+        """Names and shapes of a kind of message, worked out once for these sizes."""
+        known = self._layouts.get(allowed.phase)
+        if known is None or known[0] != self.sizes:
+            known = (dict(self.sizes), allowed.layout(self.sizes))
+            self._layouts[allowed.phase] = known
+        return known[1]
 
     def _check_clear(self, fields: Sequence[Field], answer: bytes) -> None:
         """Names, types and shapes of a message that is not masked, exactly."""

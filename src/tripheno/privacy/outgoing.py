@@ -63,7 +63,7 @@ class Outgoing:
 
 def phase_of(step: str) -> str:
     """The kind of a step: ``iterate/12/1/0/retry2`` asks for mode 1 and is ``iterate/1``."""
-    retried = RETRY.match(step)
+    retried = RETRY.match(step) if "/retry" in step else None
     parts = (retried["step"] if retried else step).split("/")
     if parts[0] == "iterate" and len(parts) == 4:
         return f"iterate/{parts[2]}"
