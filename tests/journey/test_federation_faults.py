@@ -21,8 +21,6 @@ from tripheno.testing.federation_processes import (
     kill,
     wait_until,
 )
-from tripheno.testing.link import Link
-from tripheno.testing.requirements import require, tool
 
 ITERATIONS = 120
 MODEL = {"rank": "4", "max_iter": str(ITERATIONS), "seed": "3", "tol": "1e-15"}
@@ -204,49 +202,3 @@ def test_a_hospital_that_stays_away_ends_the_run_in_its_time(federation, tmp_pat
     (federation.coordinator / "federation.toml").write_text(text)
     state = json.loads((federation.coordinator / "state" / "current.json").read_text())
     assert state["state"] == "open"
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize("reset", [False, True], ids=["silent", "reset"])
-def test_a_link_that_is_cut_and_mended_costs_no_factor(federation, undisturbed, tmp_path, reset):
-    kit = next(federation.site("lakeside").rglob("fed_client.json"))
-    direct = kit.read_text()
-    target = json.loads(direct)["servers"][0]["service"]["target"]
-    try:
-        with ExitStack() as stack:
-            link = stack.enter_context(Link(int(target.rpartition(":")[2])))
-            kit.write_text(direct.replace(target, f"localhost:{link.port}"))
-            stage = Stage(federation, tmp_path / "run", stack)
-            stage.wait_for(8)
-            link.cut()
-            time.sleep(20)
-            link.mend(reset=reset)
-            stage.finish()
-            assert factors(stage.out) == undisturbed
-    finally:
-        kit.write_text(direct)
-
-
-@pytest.mark.verify
-def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
-    federation, undisturbed, tmp_path
-):
-    runs = federation.site("harbour") / "state" / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
-    mount = [str(tool("mount")), "-t", "tmpfs", "-o", "size=96k", "none", str(runs)]
-    done = subprocess.run(mount, capture_output=True, check=False)
-    require(done.returncode == 0, "only root may mount a small disk")
-    try:
-        with ExitStack() as stack:
-            stage = Stage(federation, tmp_path / "run", stack)
-            assert stage.running.wait(timeout=200) == 1
-            said = federation.said("run")
-            assert "TRIP-E102" in said
-            assert "harbour" in said.rpartition("TRIP-E102")[2]
-            room = [mount[0], "-o", "remount,size=50m", str(runs)]
-            subprocess.run(room, check=True)
-            stage.running = stage.enter(federation.run(stage.out))
-            stage.finish()
-            assert factors(stage.out) == undisturbed
-    finally:
-        subprocess.run([str(tool("umount")), str(runs)], check=True)
