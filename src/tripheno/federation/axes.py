@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tripheno.errors import BadMessage, BadShape
 from tripheno.exchange.keys import KeyDesk
 from tripheno.federation.keys import alignment_entropy
+from tripheno.privacy.labels import Named
 from tripheno.privacy.small_cells import people_per_code, restricted
 from tripheno.protocol.agreed import Protocol
 from tripheno.tensor.count_tensor import CountTensor
@@ -99,6 +100,32 @@ def _axes_of(tensor: CountTensor, places: Places) -> list[Axis]:
         labels = {**dict.fromkeys(map(_blank, range(size)), UNNAMED), **axis.labels}
         axes.append(Axis(axis.mode, size, tuple(codes), labels))
     return axes
+
+
+def known_codes(axes: Sequence[Axis]) -> dict[str, dict[int, str]]:
+    """Mode → position → code, of the codes that have a name here."""
+    return {
+        axis.mode: {n: code for n, code in enumerate(axis.codes or ()) if code.strip()}
+        for axis in axes
+    }
+
+
+def with_names(axes: Sequence[Axis], named: Named) -> tuple[Axis, ...]:
+    """Axes with the names that hospitals released; what was named here keeps its name."""
+    return tuple(_with_names(axis, named.get(axis.mode, {})) for axis in axes)
+
+
+def _with_names(axis: Axis, named: Mapping[int, tuple[str, str]]) -> Axis:
+    if not named:
+        return axis
+    codes = list(axis.codes or map(_blank, range(axis.size)))
+    labels = {**dict.fromkeys(map(_blank, range(axis.size)), UNNAMED), **axis.labels}
+    for position, (code, label) in named.items():
+        if not codes[position].strip():
+            codes[position] = code
+            if label:
+                labels[code] = label
+    return Axis(axis.mode, axis.size, tuple(codes), labels)
 
 
 def _blank(position: int) -> str:

@@ -20,6 +20,7 @@ from tripheno.exchange import Channel, Exchange
 from tripheno.exchange.keys import Identity
 from tripheno.exchange.secure import ServerSums
 from tripheno.federation.audit_file import countersigned
+from tripheno.federation.axes import with_names
 from tripheno.federation.checkpoints import Checkpoints, common_iteration
 from tripheno.federation.keys import alignment_entropy, server_keys
 from tripheno.federation.messages import (
@@ -31,12 +32,15 @@ from tripheno.federation.messages import (
 )
 from tripheno.federation.phases import Attempt
 from tripheno.privacy.audit import Head
+from tripheno.privacy.labels import STEP as LABELS
+from tripheno.privacy.labels import Named, ask_labels, united_labels
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.solver.diagnosis import count_carriers
 from tripheno.solver.federated import server_method, solution_of
 from tripheno.solver.loop import Moment, Outcome, Watch, first_factors, run_rounds
 from tripheno.solver.moments import moment_arrays, moment_of
 from tripheno.solver.solution import Solution
+from tripheno.tensor.factors import leading_positions
 from tripheno.vocabulary.axis import Axis
 from tripheno.vocabulary.hospital_key import agree_on_hospital_key
 from tripheno.vocabulary.public_list import kept_slots
@@ -55,6 +59,7 @@ class Result:
     removed: dict[str, int]  # mode → codes that too few people have
     alignment_seconds: float
     attempts: int
+    named: Named = field(default_factory=dict)  # names of codes that hospitals released
 
 
 @dataclass(frozen=True)
@@ -241,11 +246,24 @@ class _Attempt:
     ) -> Result:
         settings = self.protocol.solver.with_variant_rules()
         counted = count_carriers(exchange, settings.n_components)
+        named = self._ask_names(axes, outcome.factors, settings.n_components)
+        axes = with_names(axes, named)
         solution = solution_of(outcome, exchange, axes, settings, {}, carriers=counted)
-        result = Result(solution, removed, seconds, self.channel.number)
+        result = Result(solution, removed, seconds, self.channel.number, named)
         self.channel.round("end", json.dumps(end_of(result, self.protocol)).encode())
         self._countersign("last")
         return result
+
+    def _ask_names(
+        self, axes: tuple[Axis, ...], factors: tuple[np.ndarray, ...], shown: int
+    ) -> Named:
+        """Names of the codes that the final phenotypes show, from hospitals that approved it."""
+        asked = {
+            axis.mode: sorted({int(n) for c in factor.T[:shown] for n in leading_positions(c)})
+            for axis, factor in zip(axes, factors, strict=True)
+        }
+        answers = self.channel.round(LABELS, ask_labels(asked))
+        return united_labels({name: data for name, data in answers.items() if data}, asked)
 
     def _countersign(self, name: str) -> None:
         """Every hospital shows where its audit log stands; the coordinator signs and keeps it."""
@@ -282,4 +300,8 @@ def end_of(result: Result, protocol: Protocol) -> dict[str, Any]:
         "squared_norm": solution.squared_norm,
         "removed": result.removed,
         "alignment_seconds": result.alignment_seconds,
+        "names": {
+            mode: {str(place): list(name) for place, name in places.items()}
+            for mode, places in result.named.items()
+        },
     }

@@ -7,19 +7,22 @@ over the whole run, from the audit log, so that starting again gives nothing bac
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from tripheno.errors import RunFailed
 from tripheno.exchange.keys import Identity
 from tripheno.federation.audit_file import AuditFile
+from tripheno.federation.axes import known_codes
 from tripheno.privacy.approval import check_approval
 from tripheno.privacy.gate import Gate
+from tripheno.privacy.labels import answer_labels
 from tripheno.privacy.manifest import Manifest
 from tripheno.protocol.agreed import Protocol
 from tripheno.protocol.site import Site
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.vocabulary.axis import Axis
 
 
 def today() -> date:
@@ -43,6 +46,11 @@ class Doorkeeper:
         """The answer, if it may leave."""
         del step, broadcast
         return answer
+
+    def names(self, question: bytes, axes: Sequence[Axis]) -> bytes:
+        """Names of codes in the final phenotypes, or nothing where that was not approved."""
+        del question, axes
+        return b""
 
     def offer_head(self, *, last: bool) -> bytes:
         """Where the audit log stands, signed."""
@@ -103,6 +111,13 @@ class ApprovedDoor(Doorkeeper):
         if self._gate is None:
             raise RunFailed("a message before the door was opened", where=self.site.name)
         return self._gate.pass_out(step, broadcast, answer)
+
+    def names(self, question: bytes, axes: Sequence[Axis]) -> bytes:
+        """Of the codes this hospital has, if its officer approved their release."""
+        manifest = self.approved()
+        return (
+            answer_labels(question, known_codes(axes), axes, manifest) if manifest.labels else b""
+        )
 
     def offer_head(self, *, last: bool) -> bytes:
         """Of the log of this run."""

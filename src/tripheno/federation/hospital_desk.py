@@ -122,6 +122,8 @@ class _Sitting:
             self._hospital.handlers["people"] = counting(self._people(step))
         elif phase == "iterate":
             self._keep(step)
+        elif phase == "labels":
+            return self.file.door.names(data, self.own.tensor.axes)
         elif phase == "end":
             return self._end(data)
         elif step.startswith(HEADS):

@@ -92,6 +92,8 @@ class Traffic:
             most = LABEL_BYTES * sum(self.most_codes.values())
             rows = "codes of the final phenotypes, by position, in clear"
             found.append(Outgoing("labels", "Labels", rows, False, (), most, 1))
+        elif self.machines:  # asked all the same, and answered with nothing
+            found.append(Outgoing("labels", "Nothing", "none", False, (), 0, 1))
         return tuple(found)
 
     def _greeting(self) -> Iterator[Outgoing]:

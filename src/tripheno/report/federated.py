@@ -16,9 +16,11 @@ import numpy as np
 
 from tripheno.evaluation.prevalence import Prevalence, prevalence_of_sums, shown_prevalence
 from tripheno.evaluation.simulation import Federation
+from tripheno.federation.axes import with_names
 from tripheno.federation.coordination import Result
 from tripheno.federation.hospital_desk import Finished
 from tripheno.files import write_text
+from tripheno.privacy.labels import Named
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.provenance import provenance
 from tripheno.report.page import render_page
@@ -75,7 +77,7 @@ def hospital_solution(name: str, end: Finished, protocol: Protocol) -> Solution:
     shown = settings.n_components
     return Solution(
         settings=settings,
-        axes=end.tensor.axes,
+        axes=with_names(end.tensor.axes, _named(told)),
         factors=tuple(factor[:, :shown] for factor in end.factors),
         weights=np.array(told["weights"]),
         bias=tuple(factor[:, shown] for factor in end.factors) if settings.bias else None,
@@ -91,6 +93,14 @@ def hospital_solution(name: str, end: Finished, protocol: Protocol) -> Solution:
         squared_norm=told["squared_norm"],
         patient_factors={name: end.patients},
     )
+
+
+def _named(told: Mapping[str, Any]) -> Named:
+    """The names that hospitals released, as every member was told them."""
+    return {
+        mode: {int(place): (code, label) for place, (code, label) in places.items()}
+        for mode, places in told["names"].items()
+    }
 
 
 def _write(

@@ -14,11 +14,9 @@ from tripheno.evaluation.origin import Origin
 from tripheno.evaluation.prevalence import Prevalence
 from tripheno.solver.guides import followed, guide_columns
 from tripheno.solver.solution import Solution
-from tripheno.tensor.factors import similarity_matrix
+from tripheno.tensor.factors import leading_positions, similarity_matrix
 from tripheno.vocabulary.axis import Axis
 
-CUMULATIVE_SHARE = 0.8  # a phenotype's codes are shown until they hold this share of its weight
-MOST_CODES = 10
 FOLLOWED_FROM = 0.2  # of a guided phenotype's weight, on the codes it was seeded with
 
 
@@ -181,15 +179,10 @@ def specificity(factor: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _ranked(axis: Axis, column: np.ndarray, specific: np.ndarray) -> Iterable[RankedCode]:
     """The codes with the largest weights, cut where they hold most of the column."""
-    magnitude = np.abs(column)
-    total = float(magnitude.sum())
-    running = 0.0
-    for position in np.argsort(-magnitude, kind="stable")[:MOST_CODES]:
-        if magnitude[position] == 0.0 or running >= CUMULATIVE_SHARE * total:
-            return
-        running += float(magnitude[position])
+    total = float(np.abs(column).sum())
+    for position in leading_positions(column):
         code = None if axis.codes is None else axis.codes[position]
-        share = float(magnitude[position]) / total
+        share = abs(float(column[position])) / total
         weight = float(column[position])
         name = axis.name(int(position))
         yield RankedCode(int(position), code, name, weight, share, float(specific[position]))

@@ -10,6 +10,9 @@ from scipy.optimize import linear_sum_assignment
 
 from tripheno.errors import BadShape
 
+CUMULATIVE_SHARE = 0.8  # a phenotype's codes are shown until they hold this share of its weight
+MOST_CODES = 10
+
 Factors = Sequence[np.ndarray] | Mapping[str, np.ndarray]
 
 
@@ -35,6 +38,15 @@ def readable_signs(factor: np.ndarray) -> np.ndarray:
     top = np.abs(factor).argmax(axis=0)
     signs = np.sign(factor[top, np.arange(factor.shape[1])])
     return np.where(signs == 0.0, 1.0, signs)
+
+
+def leading_positions(column: np.ndarray) -> np.ndarray:
+    """Where a component's largest weights stand, until they hold most of the column."""
+    magnitude = np.abs(column)
+    order = np.argsort(-magnitude, kind="stable")[:MOST_CODES]
+    before = np.cumsum(magnitude[order]) - magnitude[order]
+    shown = (magnitude[order] > 0.0) & (before < CUMULATIVE_SHARE * float(magnitude.sum()))
+    return np.asarray(order[shown])
 
 
 class Match(NamedTuple):

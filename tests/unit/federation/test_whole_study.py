@@ -17,10 +17,13 @@ from tripheno.errors import (
 from tripheno.evaluation.simulation import assemble, drop_small_cells
 from tripheno.exchange.keys import Identity, from_seed
 from tripheno.exchange.simulated import SecureSums
+from tripheno.federation.axes import known_codes
 from tripheno.federation.doorkeeper import Doorkeeper
 from tripheno.federation.messages import Hello
+from tripheno.privacy.labels import answer_labels
 from tripheno.protocol.agreed import protocol_hash
 from tripheno.solver.federated import solve_federated
+from tripheno.tensor.factors import leading_positions
 
 from .conftest import tensors
 
@@ -139,3 +142,38 @@ def test_what_separate_machines_do_not_do_is_refused_before_anything_is_asked(ta
     with pytest.raises(SettingsError):
         around.run()
     assert not asked
+
+
+class NamingDoor(Doorkeeper):
+    """A hospital whose officer approved that the codes of final phenotypes are named."""
+
+    def names(self, question, axes):
+        class Approved:
+            labels, hospital = True, "here"
+
+        return answer_labels(question, known_codes(axes), axes, Approved)
+
+
+def test_without_approval_nobody_names_a_code(table):
+    around = table()
+    result = around.run()
+    assert all(places == {} for places in result.named.values())
+    assert all(axis.codes is None for axis in result.solution.axes)
+
+
+def test_codes_of_the_final_phenotypes_are_named_by_hospitals_that_approved_it(table):
+    around = table()
+    around.sit(around.protocol.names[0], door=NamingDoor())
+    result = around.run()
+    own = {axis.mode: set(axis.codes) for axis in tensors()[around.protocol.names[0]].axes}
+    for axis, factor in zip(result.solution.axes, result.solution.factors, strict=True):
+        shown = {int(n) for column in factor.T for n in leading_positions(column)}
+        named = result.named[axis.mode]
+        assert named
+        assert set(named) <= shown
+        assert {code for code, _ in named.values()} <= own[axis.mode]
+        assert all(axis.codes[place] == code for place, (code, _) in named.items())
+    other = around.ends[around.protocol.names[1]].summary["names"]
+    assert {mode: len(places) for mode, places in other.items()} == {
+        mode: len(places) for mode, places in result.named.items()
+    }
