@@ -28,6 +28,14 @@ def factors(folder: Path) -> dict[str, list[list[float]]]:
     return found
 
 
+def named_codes(shown) -> list[str]:
+    """Every code anywhere in a list of phenotypes."""
+    if isinstance(shown, dict):
+        own = [shown["code"]] if isinstance(shown.get("code"), str) else []
+        return own + [code for part in shown.values() for code in named_codes(part)]
+    return [code for part in shown for code in named_codes(part)] if isinstance(shown, list) else []
+
+
 @pytest.mark.parametrize("method", ["trip", pytest.param("exact", marks=pytest.mark.verify)])
 def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(federation, method, tmp_path):
     if method != federation.method:
@@ -57,6 +65,8 @@ def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(federation, 
     assert summary["sums"] == "secure"
     assert [h["patients"] for h in summary["hospitals"]] == [None, None, None]
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
+    shown = json.loads((tmp_path / "run" / "phenotypes.json").read_text())
+    assert any(code.strip() for code in named_codes(shown))  # the first hospital approved that
     for name in federation.names:
         own = federation.site(name) / "runs" / summary["run"]
         assert factors(own) == wanted

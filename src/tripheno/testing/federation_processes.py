@@ -146,7 +146,7 @@ class FederationOnDisk:
         command("cert", "install", signed["signed"], "--fingerprint", fingerprint, *files)
 
     def approve(self) -> None:
-        """Preview and approve at every hospital."""
+        """Preview and approve at every hospital; the first one lets its codes be named."""
         for name in self.names:
             site = self.site(name)
             files = ("--site", site / "site.toml", "--federation", site / "federation.toml")
@@ -156,7 +156,7 @@ class FederationOnDisk:
                 text = (site / "site.toml").read_text(encoding="utf-8")
                 text = text.replace('# officer = ""', f'officer = "{officer}" #')
                 (site / "site.toml").write_text(text, encoding="utf-8")
-            command("preview", *files)
+            command("preview", *files, *(("--labels",) if name == self.names[0] else ()))
             command("approve", *files, "--key", key)
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────
