@@ -24,8 +24,8 @@ lint: .venv/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: .venv/ready
-	$(BIN)/python -m pytest -m 'not verify'
+unit: .venv/ready  # two files at a time: half of them wait for processes they started
+	$(BIN)/python -m pytest -m 'not verify' -n 2 --dist loadfile
 
 verify: .venv/ready  ## The whole grids, too slow for every run
 	$(BIN)/python -m pytest -m verify
