@@ -34,7 +34,7 @@ def report() -> str:
     warnings.simplefilter("ignore", TriphenoWarning)
     hospitals = share_out(_ucsd_tensor(), 3, None, np.random.default_rng(0))
     lines = [
-        "| K = 3; bare fits of 15 iterations, then whole runs | plain CPU s | secure CPU s | ratio |",
+        "| K = 3; fits of 15 iterations, then whole runs | plain CPU s | secure CPU s | ratio |",
         "|---|---|---|---|",
     ]
     for method in ("exact", "trip"):
