@@ -125,8 +125,13 @@ def measured(plan: BenchmarkPlan, say: Say) -> Iterator[dict[str, Any]]:
         "tensors": {},
     }
     for case in plan.cases:
+        # the best of several: a core that something else holds for a while is no peak
+        again = _peaks(plan.repeats)
+        found["peaks"] = {name: max(best, again[name]) for name, best in found["peaks"].items()}
         say(f"{case.name}: making {case.windows}")
-        found["tensors"][case.name] = _case(case_events(case, plan.scale), case, plan, found, say)
+        found["tensors"][case.name] = _case(case_events(case, plan.scale), case, plan, say)
+        for tensor in found["tensors"].values():
+            tensor["share_of_peak"] = tensor["gflops"] / found["peaks"]["gflops"]
         found["gates"] = gates(found)
         found["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         yield found
@@ -162,9 +167,7 @@ def case_events(case: Case, scale: float) -> pa.Table:
     return synthetic_network(settings).hospitals[0].events
 
 
-def _case(
-    events: pa.Table, case: Case, plan: BenchmarkPlan, found: dict[str, Any], say: Say
-) -> dict[str, Any]:
+def _case(events: pa.Table, case: Case, plan: BenchmarkPlan, say: Say) -> dict[str, Any]:
     """All figures of one tensor."""
     tensor = CountTensor.from_events(events, rule=RULE)
     say(f"{case.name}: {tensor.nonzeros:,} cells of {events.num_rows:,} events")
@@ -176,7 +179,6 @@ def _case(
     if case.pyttb:
         say(f"{case.name}: pyttb")
         seconds |= _pyttb(tensor)
-    gflops = 4 * RANK * tensor.nonzeros / seconds["blocks"]["wall"] / 1e9
     result = {
         "windows": case.windows,
         "shape": tensor.shape,
@@ -186,7 +188,7 @@ def _case(
         "bytes_per_nonzero": {
             name: getattr(cells, "nbytes", 0) / tensor.nonzeros for name, cells in forms.items()
         },
-        "share_of_peak": gflops / found["peaks"]["gflops"],
+        "gflops": 4 * RANK * tensor.nonzeros / seconds["blocks"]["wall"] / 1e9,  # useful ones
         "ranks": _ranks(forms["blocks"], case, plan),
         "building": building(events, plan.repeats, say) if case.building else {},
     }
