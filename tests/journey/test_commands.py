@@ -18,6 +18,7 @@ from tripheno.records.events import CountingRule, write_events
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.tensor import reference
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.testing.requirements import require
 
 FIELDS = {
     "tripheno", "method", "variant", "rank", "constraint", "seed", "hospitals", "shape",
@@ -216,8 +217,7 @@ class TestSimulate:
 
     def test_a_full_disk_is_reported_and_leaves_no_half_written_run(self, sites, tmp_path):
         full = Path("/dev/full")
-        if not full.exists():
-            pytest.skip("no /dev/full on this system to stand for a full disk")
+        require(full.exists(), "no /dev/full on this system to stand for a full disk")
         run = tmp_path / "run"
         run.mkdir()
         (run / "phenotypes.json.part").symlink_to(full)

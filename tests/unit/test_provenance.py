@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tripheno
 from tripheno import provenance as module
 from tripheno.provenance import canonical_json, file_fingerprint, fingerprint, provenance
+from tripheno.testing.requirements import require
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -93,6 +94,6 @@ def test_a_stamp_does_not_change_with_the_settings_it_was_made_from(monkeypatch)
 
 
 def test_the_stamp_carries_the_version_of_the_sources(stamped):
-    if stamped["tripheno"] == "uninstalled":
-        pytest.skip("tripheno runs from its sources here and is not installed")
+    installed = stamped["tripheno"] != "uninstalled"
+    require(installed, "tripheno runs from its sources here and is not installed")
     assert stamped["tripheno"] == tripheno.__version__
