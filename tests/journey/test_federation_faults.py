@@ -97,9 +97,14 @@ def test_a_killed_worker_and_a_killed_hospital_cost_no_factor(stage, undisturbed
     stage.wait_for(8)
     kill(descendants(stage.hospitals["harbour"], WORKER)[0])
     stage.wait_for(stage.iteration() + 10)
-    kill(stage.hospitals["lakeside"])
-    stage.hospitals["lakeside"].wait()
+    lost = stage.hospitals["lakeside"]
+    family = psutil.Process(lost.pid).children(recursive=True)
+    assert len(family) >= 2  # the agent and a worker
+    kill(lost)
+    lost.wait()
     stage.enter(stage.federation.join("lakeside"))
+    _, orphans = psutil.wait_procs(family, timeout=20)
+    assert orphans == []
     stage.finish()
     assert factors(stage.out) == undisturbed
     assert "going on from iteration" in stage.federation.said("run")

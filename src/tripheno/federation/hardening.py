@@ -17,6 +17,22 @@ ALLOWED = (
     "tripheno.federation.job.ServerPost",
 )
 REMOVED = ("site_log_streamer", "log_receiver")
+LAUNCHERS = {
+    "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher": (
+        "tripheno.federation.launching.HospitalLauncher"
+    ),
+    "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher": (
+        "tripheno.federation.launching.ServerLauncher"
+    ),
+}
+# A job whose hospital is away for a moment is tried again soon, as often as it takes: the engine
+# doubles its pause up to ten minutes and gives up after ten times. Old jobs never block a new one.
+SCHEDULE = {
+    "max_jobs": 1000,
+    "min_schedule_interval": 1.0,
+    "max_schedule_interval": 1.0,
+    "max_schedule_count": 100_000,
+}
 NOBODY = {
     "clone_job": "none",
     "download_job": "none",
@@ -42,9 +58,18 @@ def hardened_resources(resources: dict[str, Any], storage: Path) -> dict[str, An
     made["class_allow_list"] = list(ALLOWED)
     if "client" in made:
         made["allow_log_streaming"] = False
-    made["components"] = [c for c in made.get("components", []) if c["id"] not in REMOVED]
+    made["components"] = [
+        _component(one) for one in made.get("components", []) if one["id"] not in REMOVED
+    ]
     text = json.dumps(made).replace("/tmp/nvflare", json.dumps(str(storage))[1:-1])  # noqa: S108
     return dict(json.loads(text))
+
+
+def _component(one: dict[str, Any]) -> dict[str, Any]:
+    """A part of the engine, set as we need it."""
+    if one["id"] == "job_scheduler":
+        return {**one, "args": {**one.get("args", {}), **SCHEDULE}}
+    return {**one, "path": LAUNCHERS.get(one["path"], one["path"])} if "path" in one else one
 
 
 def permissions() -> dict[str, Any]:

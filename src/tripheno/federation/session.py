@@ -10,12 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from nvflare.fuel.flare_api.flare_api import new_secure_session
+from nvflare.fuel.flare_api.flare_api import Session as EngineSession
 
 from tripheno.errors import EngineRefused
 from tripheno.federation.provisioning import LEAD
 
 SECONDS_TO_LOG_IN = 10.0
+TRIES_TO_LOG_IN = 2  # after that the caller tries again, or gives up in its own time
 OVER = ("FINISHED", "FAILED", "ABORTED", "REJECTED")
 
 
@@ -23,10 +24,15 @@ class Session:
     """Logged in at the server. Close it: an open one keeps the process alive."""
 
     def __init__(self, workspace: Path) -> None:
+        self._seat = EngineSession(username=LEAD, startup_path=str(workspace))
+        self._seat.api.auto_login_max_tries = TRIES_TO_LOG_IN
         try:
             with redirect_stdout(io.StringIO()):  # it greets whoever logs in
-                self._seat = new_secure_session(LEAD, str(workspace), timeout=SECONDS_TO_LOG_IN)
-        except Exception as fault:
+                self._seat.try_connect(SECONDS_TO_LOG_IN)
+        except BaseException as fault:
+            self._seat.api.close()  # also when a person interrupts: its threads would stay
+            if not isinstance(fault, Exception):
+                raise
             raise EngineRefused(
                 "the coordinator could not log in at its own server",
                 why=type(fault).__name__,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,8 @@ from types import TracebackType
 from typing import Self
 
 import psutil
+
+from tripheno.federation.child import words_of_child
 
 SECONDS_TO_END = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -33,9 +34,7 @@ def agent_words(workspace: Path, name: str) -> list[str]:
 
 
 def _words(module: str, workspace: Path, settings: str, values: list[str]) -> list[str]:
-    parent = str(os.getpid())
-    start = [sys.executable, "-m", "tripheno.federation.child", parent]
-    start.append(f"nvflare.private.fed.app.{module}")
+    start = words_of_child(os.getpid(), f"nvflare.private.fed.app.{module}")
     said = ["--set", "secure_train=true", *values, "config_folder="]
     return [*start, "-m", str(workspace), "-s", settings, *said]
 

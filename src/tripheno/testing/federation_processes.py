@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import pyarrow.csv
 from typer.testing import CliRunner
 
 from tripheno.cli.main import app
+from tripheno.federation.child import words_of_child
 from tripheno.federation.supervision import end_tree
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.testing.engine_federation import free_port
@@ -165,7 +165,7 @@ class FederationOnDisk:
         """One of our commands as a process; what it says goes into a file."""
         with (self.folder / f"{log}.log").open("ab") as stream:
             return subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "tripheno", *map(str, words)],
+                [*words_of_child(os.getpid(), "tripheno"), *map(str, words)],
                 stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True,
                 env={**os.environ, "NO_COLOR": "1"},
             )  # fmt: skip

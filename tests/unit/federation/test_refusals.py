@@ -210,6 +210,14 @@ def test_a_site_builds_our_classes_only_and_uploads_no_log(tmp_path):
     assert made["allow_log_streaming"] is False
     assert [one["id"] for one in made["components"]] == ["resource_manager"]
     assert made["root"] == f"{tmp_path}/jobs"
+    launcher = "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher"
+    parts = [
+        {"id": "process_launcher", "path": launcher, "args": {}},
+        {"id": "job_scheduler", "path": "a.Scheduler", "args": {"max_jobs": 4}},
+    ]
+    launching, scheduling = hardened_resources({"components": parts}, tmp_path)["components"]
+    assert launching["path"] == "tripheno.federation.launching.HospitalLauncher"
+    assert scheduling["args"]["max_schedule_interval"] <= 2  # a job waits no longer than needed
     for rights in permissions()["permissions"].values():
         assert rights["byoc"] == "none"
         assert rights["shell_commands"] == "none"
