@@ -16,6 +16,10 @@ bytes        sent so far, up and down, all hospitals
 seconds      since this start began
 ===========  =====================================================================
 
+A federation's coordinator adds to a line, while it runs, ``rounds`` (round trips so far),
+``slowest`` (the hospital whose answers take longest of late), ``slowest_seconds`` and
+``seconds_left`` with ``most_seconds_left``; the finished run leaves the fields above.
+
 ``status.json``, replaced whole at most twice a second and at every change of state:
 
 ===========  =====================================================================
@@ -31,7 +35,11 @@ iteration    of the stage, with ``objective`` beside it
 most         iterations at most
 rounds       round trips of the stage so far
 hospitals    per hospital ``name``, ``bytes_up``, ``bytes_down`` and the last ``step`` it
-             answered; ``patients`` and ``nonzeros`` where the writer may know them
+             answered; ``patients`` and ``nonzeros`` where the writer may know them;
+             ``seconds`` until its answer, of late, where the writer can tell
+slowest      the hospital whose answers take longest; "" where the writer cannot tell
+seconds_left about so long, from the pace and the trend of the last iterations; null where
+             nobody can say. ``most_seconds_left``: if the run goes on to its limit
 started      ISO time
 updated      ISO time of this state
 ===========  =====================================================================
@@ -77,6 +85,9 @@ class Status:
     objective: float | None = None
     rounds: int = 0
     hospitals: tuple[dict[str, Any], ...] = ()
+    slowest: str = ""
+    seconds_left: float | None = None
+    most_seconds_left: float | None = None
     started: str = field(default_factory=_now)
     updated: str = ""
 
@@ -124,9 +135,27 @@ class ProgressLog:
         for one in self._hospitals.values():
             one.update(bytes_up=0, bytes_down=0, step="")
         self.status = replace(
-            self.status, stage=words, start=0, starts=starts, iteration=0, objective=None, rounds=0
-        )
+            self.status, stage=words, start=0, starts=starts, iteration=0, objective=None,
+            rounds=0, seconds_left=None, most_seconds_left=None,
+        )  # fmt: skip
         self._write()
+
+    def expect(self, answers_in: Mapping[str, float], left: float, most: float) -> dict[str, Any]:
+        """How long each hospital's answers take, and what is left; as fields of a line."""
+        for name, seconds in answers_in.items():
+            self._hospitals[name]["seconds"] = round(seconds, 4)
+        slowest = max(answers_in, key=lambda name: answers_in[name])
+        self.status = replace(
+            self.status, slowest=slowest, seconds_left=round(left, 1),
+            most_seconds_left=round(most, 1),
+        )  # fmt: skip
+        return {
+            "rounds": self.status.rounds,
+            "slowest": slowest,
+            "slowest_seconds": round(answers_in[slowest], 4),
+            "seconds_left": self.status.seconds_left,
+            "most_seconds_left": self.status.most_seconds_left,
+        }
 
     def listen(self, step: str, hospital: str, broadcast: bytes, answer: bytes) -> None:
         """Told of every message by the channel; counts it and forgets it."""

@@ -63,6 +63,20 @@ def test_bytes_and_rounds_are_counted_for_each_hospital(tmp_path):
     assert status["hospitals"][0]["patients"] == 7
 
 
+def test_a_line_says_who_is_slowest_and_what_is_left(tmp_path):
+    with a_log(tmp_path) as log:
+        log.listen("iterate/1/0/0", "south", b"12345", b"123")
+        more = log.expect({"north": 0.25, "south": 0.5}, 12.34, 60.0)
+        log.iteration({**line(1), **more})
+    written = json.loads((tmp_path / "history.jsonl").read_text())
+    assert (written["rounds"], written["slowest"], written["slowest_seconds"]) == (1, "south", 0.5)
+    status = read_status(tmp_path)
+    assert [one["seconds"] for one in status["hospitals"]] == [0.25, 0.5]
+    assert (status["slowest"], status["seconds_left"], status["most_seconds_left"]) == (
+        "south", 12.3, 60.0,
+    )  # fmt: skip
+
+
 def test_an_error_of_ours_is_told_and_any_other_only_by_its_kind(tmp_path):
     with pytest.raises(Diverged), a_log(tmp_path):
         raise Diverged("the factors grew")

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from types import TracebackType
@@ -49,6 +49,23 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def show_event(form: Format) -> Callable[[dict[str, Any], bool], None]:
+    """How a command that stays up speaks: sentences, or a JSON object a line.
+
+    What it was called for goes to stdout, the rest of its log to stderr; sentences all to stderr.
+    """
+
+    def show(line: dict[str, Any], result: bool) -> None:
+        if form is Format.text:
+            err().print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line['text']}", markup=False)
+            return
+        stream = sys.stdout if result else sys.stderr
+        stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        stream.flush()
+
+    return show
+
+
 def table(title: str, columns: dict[str, bool]) -> Table:
     """An empty table; ``columns`` maps each heading to whether it holds numbers."""
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
@@ -86,7 +103,10 @@ class Progress:
     def iteration(self, method: str, line: Iteration) -> None:
         """One iteration of a method is done."""
         rmse = "" if line.rmse is None else f", RMSE {line.rmse:.4f}"
-        text = f"{method}: iteration {line.iteration}, objective {line.objective:.6g}{rmse}"
+        self.move(f"{method}: iteration {line.iteration}, objective {line.objective:.6g}{rmse}")
+
+    def move(self, text: str) -> None:
+        """The moving line says something else; where there is none, a line every few seconds."""
         if self._status is not None:
             self._status.update(text)
         elif time.monotonic() - self._said > SECONDS_BETWEEN_LINES:

@@ -25,11 +25,7 @@ from tripheno.cli.setting_up import Folder, need_the_engine, study_of
 if TYPE_CHECKING:
     from tripheno.federation.coordination import Result
     from tripheno.federation.home import CoordinatorHome
-    from tripheno.federation.line import Awaited
     from tripheno.protocol.agreed import Protocol
-    from tripheno.solver.solution import Iteration
-
-SECONDS_TO_MENTION = 3.0
 
 
 def run(
@@ -52,7 +48,7 @@ def run(
     check_study(protocol)
     check_enough(len(protocol.members), allow_two=protocol.allow_two)
     check_folder(to)
-    with alone(home.state / "running", "a run"):
+    with alone(home.running, "a run"):
         if abort:
             home.close("given up")
             out().print("given up")
@@ -68,8 +64,10 @@ def run(
 
 
 def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> dict[str, Any]:
+    from tripheno.cli.live import LiveRun
     from tripheno.federation.channel import EngineChannel
     from tripheno.federation.coordination import Study, coordinate
+    from tripheno.federation.journal import Journal
     from tripheno.federation.line import EngineLine
     from tripheno.progress import ProgressLog, Status
     from tripheno.protocol.key_files import read_identity
@@ -78,6 +76,7 @@ def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> 
     started = time.time()
     seat, identity = home.seat(protocol), read_identity(home.key)
     name, goes_on = home.begin(protocol, anew=anew)
+    home.write_to(to)
     solver = protocol.solver
     status = Status(solver.method, solver.n_components, solver.max_iter)
     with ExitStack() as stack:
@@ -85,51 +84,21 @@ def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> 
         stack.enter_context(spoken_warnings())
         progress = stack.enter_context(Progress())
         log = stack.enter_context(ProgressLog(to, status, [{"name": n} for n in protocol.names]))
-        progress.say(f"run {name}" + (": going on" if goes_on else ""))
-        reporter = _Reporter(progress, log, home, name, solver.max_iter)
-        line = stack.enter_context(EngineLine(protocol.names, seat, reporter.await_))
+        live = LiveRun(progress, log, Journal(home.run_folder(name)), solver)
+        line = stack.enter_context(
+            EngineLine(protocol.names, seat, live.awaiting(lambda a: home.await_(name, a)))
+        )
+        channel = live.channel = EngineChannel(line, log.listen)
+        stack.enter_context(live.told(f"run {name}" + (": going on" if goes_on else "")))
         study = Study(
             protocol, name, home.store(name), identity,
             heads=lambda who, head: home.keep_head(name, who, head),
-            watch=reporter.iteration, say=reporter.stage,
+            watch=live.iteration, moment=live.moment, say=live.stage,
         )  # fmt: skip
-        result: Result = coordinate(study, EngineChannel(line, log.listen))
+        result: Result = coordinate(study, channel)
         summary = write_coordinator_run(to, result, Occasion(protocol, name, started))
         home.close("finished")
     return summary
-
-
-class _Reporter:
-    """Live progress: on the terminal, in the run folder, and who is awaited."""
-
-    def __init__(
-        self, progress: Progress, log: Any, home: CoordinatorHome, run: str, most: int
-    ) -> None:
-        self._progress, self._log, self._home, self._run = progress, log, home, run
-        self._most, self._mentioned = most, ""
-
-    def stage(self, text: str) -> None:
-        """Something else begins."""
-        self._progress.say(text)
-        self._log.stage(text)
-
-    def iteration(self, line: Iteration) -> None:
-        """One more line, with the time that the rest may take."""
-        left = (self._most - line.iteration) * line.seconds / max(line.iteration, 1)
-        self._progress.iteration(f"at most {left:,.0f} s left", line)
-        self._log.iteration(line._asdict())
-
-    def await_(self, awaited: Awaited | None) -> None:
-        """Who is awaited, written down; said aloud once it takes long."""
-        self._home.await_(self._run, awaited)
-        if awaited is None:
-            self._mentioned = ""
-            return
-        names = ", ".join(awaited.hospitals)
-        waited = time.time() - awaited.since
-        if awaited.why and waited > SECONDS_TO_MENTION and names != self._mentioned:
-            self._mentioned = names
-            self._progress.say(f"waiting for {names} since {waited:.0f} s ({awaited.why})")
 
 
 def status(folder: Folder = Path(), form: FormatOption = Format.text) -> None:
@@ -142,11 +111,12 @@ def status(folder: Folder = Path(), form: FormatOption = Format.text) -> None:
         print_json(found)
         return
     for name, value in found.items():
-        out().print(f"{name}: {value}")
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        out().print(f"{name}: {shown}", markup=False)
 
 
 def _coordinator_status(folder: Path) -> dict[str, Any]:
-    from tripheno.federation.home import CoordinatorHome
+    from tripheno.federation.home import CoordinatorHome, is_held
 
     home = CoordinatorHome(folder)
     current = home.current()
@@ -156,14 +126,27 @@ def _coordinator_status(folder: Path) -> dict[str, Any]:
     store, awaited = home.store(run), home.awaited(run)
     kept = store.iterations()
     found: dict[str, Any] = {
-        "run": run, "state": "finished" if current["state"] == "finished" else current["state"],
+        "run": run, "state": current["state"], "at work": is_held(home.running),
         "attempt": store.attempt(), "last checkpoint": kept[-1] if kept else None,
     }  # fmt: skip
+    if current["state"] == "open":
+        found |= _progress_of(current.get("folder", ""))
     if awaited is not None:
         since = datetime.fromtimestamp(awaited.since, UTC).isoformat(timespec="seconds")
-        found |= {"awaited": list(awaited.hospitals), "since": since, "step": awaited.step}
-        found["why"] = awaited.why
+        found |= {"awaited": list(awaited.hospitals), "since": since}
+        found["seconds waited"] = round(max(time.time() - awaited.since, 0.0))
+        found |= {"step": awaited.step, "why": awaited.why}
     return found
+
+
+def _progress_of(folder: str) -> dict[str, Any]:
+    """How far the run has come, as it wrote it down itself."""
+    from tripheno.progress import read_status
+
+    told = (read_status(Path(folder)) if folder else None) or {}
+    words = {"iteration": "iteration", "most": "at most", "objective": "objective",
+             "slowest": "slowest hospital", "seconds_left": "seconds left"}  # fmt: skip
+    return {shown: told[name] for name, shown in words.items() if told.get(name)}
 
 
 def _hospital_status(folder: Path) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tripheno.cli.console import err
+from tripheno.cli.console import Format, FormatOption, show_event
 from tripheno.cli.preview import FederationOption, SiteOption, settings
 from tripheno.cli.setting_up import Folder, need_the_engine, study_of
 from tripheno.errors import CoordinatorUnreachable
 
 if TYPE_CHECKING:
     from tripheno.federation.hospital_desk import Finished, HospitalFile
+    from tripheno.federation.journal import Journal
     from tripheno.federation.provisioning import Address, Kit
     from tripheno.protocol.agreed import Protocol
     from tripheno.protocol.site import Site
@@ -27,59 +28,79 @@ SECONDS_BETWEEN_TRIES = 5.0
 SECONDS_FOR_LAST_WORDS = 20.0
 
 
-def serve(folder: Folder = Path()) -> None:
-    """Run the coordinator's server until it is stopped; it is started again when it dies."""
+def serve(folder: Folder = Path(), form: FormatOption = Format.text) -> None:
+    """Run the coordinator's server until it is stopped; it is started again when it dies.
+
+    With `--format json`, one JSON object a line: what is served on stdout, the log on stderr.
+    """
     need_the_engine()
     from tripheno.federation.home import CoordinatorHome, alone
+    from tripheno.federation.journal import Journal
     from tripheno.federation.supervision import Supervised, server_words
 
     protocol, home = study_of(folder), CoordinatorHome(folder)
+    journal = Journal(home.state, show_event(form))
     with alone(home.state / "engine", "a server"), _until_told() as told:
         fingerprint, kit = home.prepare(protocol)
         home.forget_jobs(kit)
-        _say(f"serving {protocol.study!r} at {protocol.operation.address}")
-        _say(f"the authority's fingerprint is {fingerprint}")
-        with Supervised(server_words(kit.workspace), kit.workspace, _say):
+        address = protocol.operation.address
+        journal.note(
+            "serving",
+            f"serving {protocol.study!r} at {address}; the authority's fingerprint is "
+            f"{fingerprint}",
+            result=True, study=protocol.study, address=address, fingerprint=fingerprint,
+        )  # fmt: skip
+        with Supervised(server_words(kit.workspace), kit.workspace, journal.tell):
             told.wait()
-    _say("stopped")
+    journal.note("stopped", "stopped", result=True)
 
 
 def join(
     site_file: SiteOption = Path("site.toml"),
     federation_file: FederationOption = Path("federation.toml"),
     once: Annotated[bool, typer.Option("--once", help="Leave when a run is finished.")] = False,
+    form: FormatOption = Format.text,
 ) -> None:
-    """Take part: connect outbound, wait, answer; start again after a fault and go on."""
+    """Take part: connect outbound, wait, answer; start again after a fault and go on.
+
+    With `--format json`, one JSON object a line: what was joined and every finished run on stdout,
+    the log on stderr.
+    """
     need_the_engine()
     from tripheno.federation.home import HospitalHome, alone
     from tripheno.federation.hospital_desk import HospitalDesk
+    from tripheno.federation.journal import Journal
     from tripheno.federation.preflight import check_dates
     from tripheno.federation.provisioning import Address
     from tripheno.federation.relay import Counter
     from tripheno.federation.supervision import Supervised, agent_words
 
     protocol, site = settings(site_file, federation_file)
-    home = HospitalHome(site)
+    home, journal = HospitalHome(site), Journal(site.state, show_event(form))
     with ExitStack() as stack:
         stack.enter_context(alone(site.state / "joined", site.name))
         told = stack.enter_context(_until_told())
-        file = _hospital_file(protocol, site, site_file, told if once else None)
+        file = _hospital_file(protocol, site, site_file, journal, told if once else None)
         file.door.check()
         kit = home.kit
         check_dates(kit)
-        _find_coordinator(kit, Address.of(protocol.operation.address), told)
+        _find_coordinator(kit, Address.of(protocol.operation.address), told, journal)
         desk = HospitalDesk(file)
         counter = stack.enter_context(Counter(kit.workspace, desk.respond))
         words = agent_words(kit.workspace, site.name)
-        stack.enter_context(Supervised(words, kit.workspace, _say))
-        _say(f"{site.name} takes part in {protocol.study!r}: {file.tensor.patients:,} patients")
+        stack.enter_context(Supervised(words, kit.workspace, journal.tell))
+        journal.note(
+            "joined",
+            f"{site.name} takes part in {protocol.study!r}: {file.tensor.patients:,} patients",
+            result=True, hospital=site.name, study=protocol.study,
+        )  # fmt: skip
         told.wait()
         counter.wait_for_silence(SECONDS_FOR_LAST_WORDS if once else 0.0)
-    _say("left")
+    journal.note("left", "left", result=True, hospital=site.name)
 
 
 def _hospital_file(
-    protocol: Protocol, site: Site, site_file: Path, leave: Event | None
+    protocol: Protocol, site: Site, site_file: Path, journal: Journal, leave: Event | None
 ) -> HospitalFile:
     """What this hospital brings along: its data, its keys, its door."""
     from tripheno.federation.doorkeeper import ApprovedDoor
@@ -97,7 +118,7 @@ def _hospital_file(
     def finished(run: str, end: Finished) -> None:
         folder = runs / run
         write_hospital_run(folder, site.name, end, Occasion(protocol, run, started))
-        _say(f"finished: {folder}")
+        journal.note("finished", f"finished: {folder}", result=True, run=run, folder=str(folder))
 
     def over(_run: str) -> None:
         if leave is not None:
@@ -110,7 +131,7 @@ def _hospital_file(
     )
 
 
-def _find_coordinator(kit: Kit, address: Address, told: Event) -> None:
+def _find_coordinator(kit: Kit, address: Address, told: Event, journal: Journal) -> None:
     """Wait for the server to answer; what waiting does not mend is raised at once."""
     from tripheno.federation.preflight import try_connection
 
@@ -120,7 +141,7 @@ def _find_coordinator(kit: Kit, address: Address, told: Event) -> None:
             try_connection(kit, address)
         except CoordinatorUnreachable as fault:
             if not said:
-                _say(f"{fault}; waiting")
+                journal.note("waiting", f"{fault}; waiting", code=fault.code)
             said = True
             told.wait(SECONDS_BETWEEN_TRIES)
         else:
@@ -143,7 +164,3 @@ def _until_told() -> Iterator[Event]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
-
-
-def _say(text: str) -> None:
-    err().print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")

@@ -18,6 +18,8 @@ Guard = Callable[[str, Responder], Responder]
 Listener = Callable[[str, str, bytes, bytes], None]
 """Told of every message: ``listen(step, hospital, broadcast, answer)``."""
 
+LATEST = 0.2  # weight of the last answer in a hospital's pace
+
 
 def open_door(hospital: str, respond: Responder) -> Responder:
     """No door: for tests, and for data that are nobody's."""
@@ -32,6 +34,12 @@ class Traffic:
     bytes_down: int = 0
     bytes_up: int = 0
     seconds: float = 0.0
+    answers_in: float = 0.0  # seconds until its answer, of late
+
+    def note_answer(self, seconds: float) -> None:
+        """An answer came after so long; the last ten or so count."""
+        before = self.answers_in or seconds
+        self.answers_in = before + LATEST * (seconds - before)
 
 
 class Channel(ABC):
@@ -94,7 +102,9 @@ class InProcessChannel(Channel):
             started = time.perf_counter()
             answers[name] = desk.answer(step, broadcast)
             traffic = self.traffic[name]
-            traffic.seconds += time.perf_counter() - started
+            spent = time.perf_counter() - started
+            traffic.seconds += spent
+            traffic.note_answer(spent)
             traffic.bytes_down += len(broadcast)
             traffic.bytes_up += len(answers[name])
             if self._listen is not None:

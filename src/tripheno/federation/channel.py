@@ -42,6 +42,7 @@ class EngineChannel(Channel):
         line.notice(None)
         seconds = time.monotonic() - started
         for name, answer in found.items():
+            self.traffic[name].note_answer(line.arrived.get(name, seconds))
             self.traffic[name].bytes_down += len(broadcast)
             self.traffic[name].bytes_up += len(answer)
             self.traffic[name].seconds += seconds / len(found)

@@ -72,6 +72,7 @@ class Study:
     identity: Identity | None = None  # countersigns audit heads; None: there are none
     heads: Callable[[str, Head], None] = field(default=lambda _name, _head: None)
     watch: Watch | None = None
+    moment: Callable[[Moment], None] = field(default=lambda _moment: None)  # before each iteration
     say: Say = field(default=lambda _text: None)
 
 
@@ -153,6 +154,7 @@ class _Attempt:
         here = {name: Here.unpack(data, where=name) for name, data in answers.items()}
         for name, one in here.items():
             check_agreement(self.protocol, one, where=name)
+        self.study.say(f"all {len(here)} hospitals are there")
         return here
 
     # ── axes ──────────────────────────────────────────────────────────────────────────────────
@@ -204,6 +206,7 @@ class _Attempt:
         every = self.protocol.operation.checkpoint_every
 
         def keep(moment: Moment) -> None:
+            self.study.moment(moment)
             iteration = moment.state.iteration
             if iteration > 1 and (iteration - 1) % every == 0:
                 scales = {SCALES + key: value for key, value in server.scales.to_arrays().items()}

@@ -82,7 +82,7 @@ def permissions() -> dict[str, Any]:
 
 def _log_config() -> dict[str, Any]:
     """One file a process, warnings and worse, and our own lines."""
-    shape = {"fmt": "%(asctime)s %(levelname)s %(name)s %(message)s"}
+    shape = {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}
     file = {
         "class": "logging.handlers.RotatingFileHandler",
         "formatter": "plain",

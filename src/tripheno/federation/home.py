@@ -49,12 +49,25 @@ def alone(folder: Path, who: str) -> Iterator[None]:
         yield
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process is at work in a folder."""
+    try:
+        with (folder / "lock").open("r") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
 class CoordinatorHome:
     """A coordinator's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         self.state = self.folder / "state"
+        self.running = self.state / "running"  # held by `tripheno run`
         self.machine = Machine(self.state / "engine")
         self.key = self.folder / "keys" / "coordinator.key"
 
@@ -97,6 +110,10 @@ class CoordinatorHome:
         run = f"{own[:12]}-{number}"
         self._note({"run": run, "number": number, "protocol": own, "state": "open"})
         return run, False
+
+    def write_to(self, folder: Path) -> None:
+        """Remember where the current run writes its results, for `tripheno status`."""
+        self._note({**self.current(), "folder": str(folder.resolve())})
 
     def close(self, state: str) -> None:
         """The current run is over: finished or given up."""

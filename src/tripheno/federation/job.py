@@ -7,6 +7,7 @@ to accept no code that travels (:mod:`tripheno.federation.hardening`).
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -53,6 +54,20 @@ class HospitalPost:
         return b"here"
 
 
+class Arrivals:
+    """How long every hospital's answer took, seen from the server."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._asked = time.perf_counter()
+
+    def note(self, call: Any, answer: bytes) -> bytes:
+        """The engine hands every answer over as it comes."""
+        hospital = str(call.target_name).partition(".")[0]
+        self.seconds[hospital] = time.perf_counter() - self._asked
+        return answer
+
+
 class ServerPost:
     """At the server: what `tripheno run` asks goes to every hospital, and all answers back."""
 
@@ -64,10 +79,12 @@ class ServerPost:
             while True:
                 word, data = read_frame(line.recv_bytes())
                 seconds, _, step = word.partition(" ")
-                asked = collab.clients(timeout=float(seconds))
+                arrived = Arrivals()
+                asked = collab.clients(timeout=float(seconds), process_resp_cb=arrived.note)
                 found = asked.answer(step, data) if step else asked.here()
                 failures = {name: str(fault)[:300] for name, fault in found.failures.items()}
                 answers = {name: part for name, part in found if isinstance(part, bytes)}
                 sizes = {name: len(part) for name, part in answers.items()}
-                head = json.dumps({"sizes": sizes, "failures": failures})
+                told = {"sizes": sizes, "failures": failures, "seconds": arrived.seconds}
+                head = json.dumps(told)
                 line.send_bytes(frame(head, b"".join(answers.values())))

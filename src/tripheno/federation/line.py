@@ -70,6 +70,7 @@ class EngineLine:
         self.hospitals, self.seat = tuple(hospitals), seat
         self.notice = notice or (lambda _awaited: None)
         self.jobs = 0  # submitted so far
+        self.arrived: dict[str, float] = {}  # hospital → seconds that its last answer took
         self._door = Door(seat.server)
         self._lines: SimpleQueue[Connection[Any, Any]] = SimpleQueue()
         self._line: Connection[Any, Any] | None = None
@@ -106,6 +107,7 @@ class EngineLine:
             at += size
         if set(answers) - set(self.hospitals) or at != len(body):
             raise BadMessage("answers of hospitals that were not asked", where=step)
+        self.arrived = {name: float(seconds) for name, seconds in told["seconds"].items()}
         return answers, dict(told["failures"])
 
     def wait(self, request: Request, late: Sequence[str], why: str) -> None:

@@ -18,6 +18,7 @@ from tripheno.federation.provisioning import LEAD
 SECONDS_TO_LOG_IN = 10.0
 TRIES_TO_LOG_IN = 2  # after that the caller tries again, or gives up in its own time
 OVER = ("FINISHED", "FAILED", "ABORTED", "REJECTED")
+SECONDS_BETWEEN_TASKS = 0.5  # a job begins with two tasks; the engine's own pause is 2 s
 
 
 class Session:
@@ -96,6 +97,7 @@ def write_job(folder: Path, hospitals: Iterable[str]) -> Path:
     controller = {"server_obj_id": "post", "sync_task_timeout": 60}
     server = {
         "format_version": 2,
+        "server": {"task_request_interval": SECONDS_BETWEEN_TASKS},
         "components": [{"id": "post", "path": "tripheno.federation.job.ServerPost", "args": {}}],
         "workflows": [
             {"id": "controller", "path": f"{runtime}.controller.CollabController",

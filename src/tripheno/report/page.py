@@ -12,6 +12,7 @@ from tripheno.report.charts import as_svg, convergence_chart, prevalence_chart, 
 from tripheno.report.messages import what_left
 from tripheno.report.run_folder import Report
 from tripheno.report.summary import sentences
+from tripheno.solver.remaining import spoken
 
 KINDS = {
     "together": "only together",
@@ -34,6 +35,7 @@ def environment() -> Environment:
     made.filters["percent"] = lambda share, digits=0: f"{100 * share:.{digits}f} %"
     made.filters["long"] = lambda text: Markup(' class="long"') if len(text) > 120 else ""
     made.filters["thousands"] = lambda number: f"{number:,}"
+    made.filters["spoken"] = spoken
     return made
 
 

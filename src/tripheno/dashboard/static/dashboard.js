@@ -72,16 +72,31 @@ function drawLines() {
   show("live-lines", `Iteration ${last.iteration}${rmse}, ${megabytes(last.bytes)} MB sent, ${last.seconds.toFixed(1)} s.`);
 }
 
+// As tripheno.solver.remaining.spoken says it.
+function spoken(seconds) {
+  if (seconds < 90) return `${seconds.toFixed(0)} s`;
+  return seconds < 5400 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
+function showTile(id, text) {
+  document.getElementById(id).closest("li").hidden = text === "";
+  if (text !== "") show(id, text);
+}
+
 function showStatus(status) {
   updated = Date.parse(status.updated);
   show("live-stage", status.stage);
   for (const field of ["start", "starts", "iteration", "most"]) show(`live-${field}`, String(status[field]));
   show("live-rounds", status.rounds.toLocaleString("en"));
   show("live-objective", status.objective === null ? "–" : status.objective.toPrecision(6));
+  showTile("live-left", status.seconds_left === null ? "" : spoken(status.seconds_left));
+  show("live-most-left", spoken(status.most_seconds_left || 0));
+  showTile("live-slowest", status.slowest);
   status.hospitals.forEach((one, index) => {
     const row = document.getElementById("live-hospitals").rows[index];
     if (!row) return;
-    const cells = [one.step || "–", megabytes(one.bytes_up), megabytes(one.bytes_down)];
+    const answers = one.seconds === undefined ? "–" : one.seconds.toFixed(2);
+    const cells = [one.step || "–", answers, megabytes(one.bytes_up), megabytes(one.bytes_down)];
     cells.forEach((text, n) => {
       const cell = row.cells[n + 3];
       const place = cell.firstElementChild || cell;
