@@ -48,14 +48,34 @@ def test_exact_is_central_in_every_row(rows):
     assert [r for r in every if r.method == "exact" and abs(r.rmse_gap) > 1e-9] == []
 
 
-def test_local_is_worse_wherever_there_are_several_hospitals(rows):
-    every = [row for found in rows.values() for row in found if row.x != 1.0]
-    assert [r for r in every if r.method == "local" and r.rmse_gap <= 0] == []
+def test_local_is_worse_wherever_hospitals_differ(rows):
+    trip = {(r.x, r.repeat): r for r in rows["case-mix"] if r.variant == "corrected"}
+    alone = [r for r in rows["case-mix"] if r.method == "local"]
+    assert len(alone) == len(trip) > 0
+    for row in alone:
+        federated = trip[row.x, row.repeat]
+        assert row.rmse_gap > SEED_WORST_GAP >= abs(federated.rmse_gap)
+        assert row.fms < federated.fms
+
+
+def test_local_is_worse_on_small_hospitals_that_are_alike_too(rows):
+    by_lot = [row for name in ("nonzeros", "hospitals", "skew") for row in rows[name]]
+    assert [r for r in by_lot if r.method == "local" and r.x != 1.0 and r.rmse_gap <= 0] == []
+
+
+def test_fifty_hospitals_were_summed_under_masks_and_in_clear(rows):
+    masked, clear = (
+        [r for r in rows[name] if r.x == 50.0] for name in ("sums-secure", "sums-plain")
+    )
+    assert len(masked) == len(clear) == 6
+    for one, other in zip(masked, clear, strict=True):
+        assert one.rmse_nonzeros == pytest.approx(other.rmse_nonzeros, rel=1e-9)
+        assert one.method == "central" or one.bytes_up > other.bytes_up
 
 
 def test_the_page_and_its_figures_are_there(folder):
-    assert len(list((folder / "figures").glob("*.svg"))) == 10
-    assert (folder / "index.html").read_text().count("<svg") == 10
+    assert len(list((folder / "figures").glob("*.svg"))) == 12
+    assert (folder / "index.html").read_text().count("<svg") == 12
     for name in (*GRIDS, "phenotypes"):
         assert json.loads((folder / f"{name}.json").read_text())["runs"]
 

@@ -18,6 +18,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -61,14 +62,33 @@ MAGIC = b"TRS1"
 HEAD = struct.Struct("<4s32sH32s32sQ")  # magic, roster, hospital, step, layout, words
 PROOF_BYTES = 16
 MOST_RETRIES = 7
-_FROM_ZERO = CTR(bytes(16))
+BLOCK_BYTES = 16
+_FROM_ZERO = CTR(bytes(BLOCK_BYTES))
 RETRY = re.compile(r"^(?P<step>.+)/retry(?P<number>[1-9][0-9]?)$")
 
 
-def keystream(secret: bytes, info: bytes, words: int) -> np.ndarray:
-    """AES-256-CTR under a key made for one step and used once, so the counter starts at 0."""
+@lru_cache(maxsize=8)
+def _nothing(size: int) -> bytes:
+    """Zeros to encrypt; a run has few sizes, and asks for them thousands of times."""
+    return bytes(size)
+
+
+def keystream(secret: bytes, info: bytes, words: int, room: bytearray | None = None) -> np.ndarray:
+    """AES-256-CTR under a key made for one step and used once, so the counter starts at 0.
+
+    ``room`` is a place for the words that the next stream may overwrite: fresh memory for every
+    stream takes several times as long as the cipher itself.
+    """
+    if room is None:
+        room = stream_room(words)
     cipher = Cipher(AES(expand(secret, info)), _FROM_ZERO).encryptor()
-    return np.frombuffer(cipher.update(bytes(8 * words)), dtype="<u8")
+    cipher.update_into(_nothing(8 * words), room)
+    return np.frombuffer(room, dtype="<u8", count=words)
+
+
+def stream_room(words: int) -> bytearray:
+    """Room for so many words of a stream; the cipher asks for a block to spare."""
+    return bytearray(8 * words + BLOCK_BYTES)
 
 
 @dataclass(frozen=True)
@@ -144,6 +164,7 @@ class HospitalSums(Sums):
         self._last: tuple[str, Arrays] | None = None
         self._last_answer: tuple[str, bytes] | None = None
         self._retries = 0
+        self._room = bytearray()
 
     def answer_keys(self, step: str, data: bytes) -> bytes:
         """One round of the key agreement."""
@@ -217,11 +238,13 @@ class HospitalSums(Sums):
         """Words + Σ_{j>i} stream(i,j) − Σ_{j<i} stream(i,j), modulo 2⁶⁴."""
         masked, own = words.copy(), self.roster.index(self.name)
         info = self._info(step, layout)
+        if len(self._room) < words.nbytes + BLOCK_BYTES:
+            self._room = stream_room(len(words))
         for place, name in enumerate(self.roster.names):
             if place > own:
-                masked += keystream(self.desk.secrets[name], info, len(words))
+                masked += keystream(self.desk.secrets[name], info, len(words), self._room)
             elif place < own:
-                masked -= keystream(self.desk.secrets[name], info, len(words))
+                masked -= keystream(self.desk.secrets[name], info, len(words), self._room)
         return masked
 
     def _info(self, step: str, layout: Layout) -> bytes:

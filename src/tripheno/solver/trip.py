@@ -21,6 +21,7 @@ from tripheno.solver.settings import SolverSettings
 from tripheno.vocabulary.axis import Axis
 
 BALANCE_RATIO = 10.0  # Boyd's μ: residuals further apart than this move the penalty
+BALANCE_RANGE = 32.0  # and c leaves its first value by this factor at most
 RELEASED_GROWTH = 1.1
 RELEASED_SPLIT_PENALTY = 1e-10
 
@@ -150,7 +151,11 @@ class TripServer(ServerMethod):
         )
 
     def end_iteration(self, state: ServerState, primal: float, dual: float) -> ServerState:
-        """Balance the residuals through c for a while; grow ω as the released program does."""
+        """Balance the residuals through c for a while; grow ω as the released program does.
+
+        One hospital agrees with itself: its primal residual is nothing, and c, halved for ever,
+        would leave the factors to the split copy's μ alone. So c stays within a range.
+        """
         penalty = state.penalty
         if self.released:
             penalty *= RELEASED_GROWTH
@@ -159,6 +164,9 @@ class TripServer(ServerMethod):
                 penalty *= 2.0
             elif dual > BALANCE_RATIO * primal:
                 penalty /= 2.0
+            if self.settings.consensus_penalty is None:
+                first = self.settings.penalty_scale
+                penalty = min(max(penalty, first / BALANCE_RANGE), first * BALANCE_RANGE)
         state = super().end_iteration(state, primal, dual)
         return replace(state, penalty=penalty, last_factors=state.shared_factors)
 

@@ -86,9 +86,9 @@ def run():
             contributed.append((name, answer.arrays()))
         return answer
 
-    def streaming(secret, info, words):
+    def streaming(secret, info, words, room=None):
         streams.append((secret, info, words))
-        return stream(secret, info, words)
+        return stream(secret, info, words, room)
 
     patch.setattr(InProcessChannel, "round", listening)
     patch.setattr(Hospital, "respond", remembering)

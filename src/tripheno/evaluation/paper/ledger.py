@@ -50,6 +50,10 @@ def _text(value: object) -> str:
     return str(value)
 
 
+def _name(row: Row) -> str:
+    return " ".join(str(part) for part in row.key)
+
+
 def _number(text: str) -> float | str:
     try:
         return float(text)
@@ -143,9 +147,17 @@ class Ledger:
         """Whether the row was measured already."""
         return (_text(x), method, variant, repeat) in self.rows
 
+    def get(self, x: float | str, method: str, variant: str, repeat: int) -> Row:
+        """A row that was measured already."""
+        return self.rows[(_text(x), method, variant, repeat)]
+
+    def about(self, row: Row) -> dict[str, Any]:
+        """What was said about a row's run."""
+        return dict(self.notes["runs"].get(_name(row), {}))
+
     def add(self, row: Row, about: dict[str, Any]) -> None:
         """Keep a row, and what there is to say about its run."""
-        self.notes["runs"][" ".join(str(part) for part in row.key)] = about
+        self.notes["runs"][_name(row)] = about
         write_json(self.json, self.notes)
         append_lines(self.csv, COLUMNS, [asdict(row)])
         self.rows[row.key] = row

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from tripheno.errors import SettingsError
-from tripheno.exchange.simulated import SumsKind
+from tripheno.exchange.simulated import FEWEST, SumsKind
 from tripheno.solver.settings import Constraint, Method, SolverSettings, Variant
 
 Data = Literal["synthetic", "mimic", "eicu", "uci"]
@@ -17,8 +17,8 @@ DATA: tuple[str, ...] = get_args(Data)
 WINDOWS = ("3h", "6h", "1d", "7d")  # of the paper's four tensors
 HOSPITALS = (1, 2, 3, 4, 5, 10, 20, 50)  # the paper has 1 to 5
 SKEWS = (1 / 3, 0.5, 0.7, 0.9, 0.99)  # the paper goes to 0.9
-MOST_MASKED = 5  # hospitals; masks grow with their square, so larger grids are summed in clear
-SUMS_COMPARED = (3, 10)  # hospitals for which masked and clear sums are set beside each other
+DIFFERENT = (2, 3, 5, 10)  # hospitals whose patients differ
+SUMS_COMPARED = (3, 10, 50)  # hospitals for which masked and clear sums are set beside each other
 CURVES = ("3h", "7d")  # the paper draws the error over iterations for these two
 
 
@@ -95,6 +95,9 @@ CONTENDERS = (CENTRAL, CORRECTED, EXACT, LOCAL, RELEASED)
 ESSENTIAL = (CENTRAL, CORRECTED, EXACT)  # measured first, should the run be cut short
 
 
+Dealing = Literal["by lot", "by phenotype"]
+
+
 class Point(NamedTuple):
     """One place on the x axis of an experiment."""
 
@@ -103,6 +106,13 @@ class Point(NamedTuple):
     hospitals: int
     skew: float | None
     sums: SumsKind
+    dealing: Dealing = "by lot"
+
+    @property
+    def federation(self) -> tuple[object, ...]:
+        """Which patients are where, and how they add up: equal for points that are the same run."""
+        share = 1 / self.hospitals if self.skew is None else self.skew
+        return (self.window, self.hospitals, share, self.sums, self.dealing)
 
 
 class Task(NamedTuple):
@@ -124,6 +134,8 @@ def points_of(experiment: str) -> tuple[Point, ...]:
             return tuple(Point(k, first, k, None, usual_sums(k)) for k in HOSPITALS)
         case "skew":
             return tuple(Point(share, first, 3, share, "secure") for share in SKEWS)
+        case "case-mix":
+            return tuple(Point(k, first, k, None, usual_sums(k), "by phenotype") for k in DIFFERENT)
         case "sums-plain":
             return tuple(Point(k, first, k, None, "plain") for k in SUMS_COMPARED)
         case "sums-secure":
@@ -132,8 +144,8 @@ def points_of(experiment: str) -> tuple[Point, ...]:
 
 
 def usual_sums(hospitals: int) -> SumsKind:
-    """Masked from three hospitals on, as everywhere; in clear where masks would be all the time."""
-    return "secure" if 3 <= hospitals <= MOST_MASKED else "plain"
+    """Masked from three hospitals on, as everywhere."""
+    return "secure" if hospitals >= FEWEST else "plain"
 
 
 def contenders_of(experiment: str) -> tuple[Contender, ...]:

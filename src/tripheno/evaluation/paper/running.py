@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 
+from tripheno.evaluation.paper.dealing import share_out_by_phenotype
 from tripheno.evaluation.paper.ledger import Ledger, Row, append_lines, read_lines
 from tripheno.evaluation.paper.measuring import (
     CurvePoint,
@@ -27,6 +28,7 @@ from tripheno.evaluation.paper.plan import (
     Point,
     Task,
     contenders_of,
+    points_of,
     tasks_of,
 )
 from tripheno.evaluation.paper.tensors import Tensors
@@ -36,7 +38,7 @@ from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.warm_up import warm_up
 
 Say = Callable[[str], None]
-GRIDS = ("nonzeros", "hospitals", "skew", "sums-plain", "sums-secure")
+GRIDS = ("nonzeros", "hospitals", "skew", "case-mix", "sums-plain", "sums-secure")
 CURVE_COLUMNS = tuple(field.name for field in fields(CurvePoint))
 
 
@@ -79,24 +81,40 @@ class Grids:
         return float(notes[point.window]["nonzeros"]) if point.window in notes else None
 
     def _measure(self, task: Task) -> Row:
-        point, repeat = task.point, task.repeat
-        x = self._x(task.experiment, point, build=True)
+        x = self._x(task.experiment, task.point, build=True)
         assert x is not None
-        reference = self._reference(point.window, repeat)
-        about: dict[str, object]
-        if task.contender == CENTRAL:
-            row = central_row(x, repeat, reference, pooled=point.hospitals > 1)
-            about = {"iterations": reference.iterations}
-        else:
-            tensors, alignment = self._hospitals(point, repeat)
-            _, sums = sums_for(point.sums, point.hospitals, self.settings.seed + repeat)
-            row, about = method_row(
-                x, task.contender, repeat, tensors, self.settings.solver(repeat),
-                reference=reference, sums=sums, alignment=alignment,
-            )  # fmt: skip
-            about["sums"] = point.sums
+        row, about = self._twin(task) or self._fit(x, task)
+        row = replace(row, x=x)
         self.ledgers[task.experiment].add(row, about)
         return row
+
+    def _fit(self, x: float, task: Task) -> tuple[Row, dict[str, object]]:
+        point, repeat = task.point, task.repeat
+        reference = self._reference(point.window, repeat)
+        if task.contender == CENTRAL:
+            row = central_row(x, repeat, reference, pooled=point.hospitals > 1)
+            return row, {"iterations": reference.iterations}
+        tensors, alignment = self._hospitals(point, repeat)
+        _, sums = sums_for(point.sums, point.hospitals, self.settings.seed + repeat)
+        row, about = method_row(
+            x, task.contender, repeat, tensors, self.settings.solver(repeat),
+            reference=reference, sums=sums, alignment=alignment,
+        )  # fmt: skip
+        return row, {**about, "sums": point.sums}
+
+    def _twin(self, task: Task) -> tuple[Row, dict[str, object]] | None:
+        """The same run in another experiment: three equal hospitals stand in four of them."""
+        names = (task.contender.method, task.contender.variant or "", task.repeat)
+        for experiment, ledger in self.ledgers.items():
+            if experiment == task.experiment:
+                continue
+            for point in points_of(experiment):
+                x = self._x(experiment, point, build=False)
+                same = point.federation == task.point.federation
+                if same and x is not None and ledger.has(x, *names):
+                    row = ledger.get(x, *names)
+                    return row, {**ledger.about(row), "measured_as": f"{experiment} x={row.x:.6g}"}
+        return None
 
     def _reference(self, window: str, repeat: int) -> Reference:
         """The central model, made once for all experiments on the tensor and kept on disk."""
@@ -110,20 +128,27 @@ class Grids:
 
     def _hospitals(self, point: Point, repeat: int) -> tuple[Mapping[str, CountTensor], float]:
         """The patients dealt out, the same way for every method; and the time to align."""
-        key = (point.window, point.hospitals, point.skew, repeat)
+        key = (point.window, point.hospitals, point.skew, point.dealing, repeat)
         if self._split is None or self._split[0] != key:
             self._split = None  # let go of the last one first: a tensor may be large
-            rng = np.random.default_rng([self.settings.seed, repeat])
-            parts = share_out(self.tensors[point.window], point.hospitals, point.skew, rng)
+            parts = self._dealt_out(point, repeat)
             seconds = alignment_seconds(parts, self.settings.seed) if len(parts) > 1 else 0.0
             self._split = (key, parts, seconds)
         return self._split[1], self._split[2]
+
+    def _dealt_out(self, point: Point, repeat: int) -> dict[str, CountTensor]:
+        rng = np.random.default_rng([self.settings.seed, repeat])
+        tensor = self.tensors[point.window]
+        if point.dealing == "by phenotype":
+            factors = self._reference(point.window, repeat).factors
+            return share_out_by_phenotype(tensor, point.hospitals, factors, rng)
+        return share_out(tensor, point.hospitals, point.skew, rng)
 
     def _curves(self) -> None:
         """The error over iterations and over bytes, for the first repeat."""
         path = self.folder / "iterations.csv"
         present = {(line["x"], line["method"], line["variant"]) for line in read_lines(path)}
-        for point in (p for p in _nonzeros_points() if p.window in CURVES):
+        for point in (p for p in points_of("nonzeros") if p.window in CURVES):
             x = self._x("nonzeros", point, build=True)
             for contender in contenders_of("nonzeros"):
                 key = (str(int(x or 0)), contender.method, contender.variant or "")
@@ -134,10 +159,6 @@ class Grids:
                 _, sums = sums_for("plain", point.hospitals, self.settings.seed)
                 lines = curve(x or 0.0, contender, tensors, self.settings.solver(0), sums)
                 append_lines(path, CURVE_COLUMNS, lines)
-
-
-def _nonzeros_points() -> list[Point]:
-    return list({task.point: None for task in tasks_of(("nonzeros",), 1)})
 
 
 def _progress(done: int, total: int, task: Task, row: Row, elapsed: float) -> str:
