@@ -1,31 +1,41 @@
 """Three hospitals and a coordinator as separate processes, with our commands only."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from tripheno.testing.federation_processes import FederationOnDisk, command, ended
+from tripheno.testing.federation_processes import FederationOnDisk, command, ended, factors
+from tripheno.testing.requirements import shared_data
 
 MODEL = {"rank": "4", "max_iter": "3", "seed": "3", "tol": "1e-12"}
+REGIONS = ("Midwest", "South", "West")  # of eICU's hospitals; the others have too few patients
+
+
+def eicu_regions(folder: Path) -> dict[str, Path]:
+    """Ingested, each region a hospital."""
+    data = shared_data("eicu-demo-2.0.1-dev")
+    command("ingest", "eicu", data, "--out", folder, "--by", "region")
+    return {region.lower(): folder / region for region in REGIONS}
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory):
-    made = FederationOnDisk(tmp_path_factory.mktemp("federation"), MODEL)
+def synthetic(tmp_path_factory):
+    made = FederationOnDisk(tmp_path_factory.mktemp("synthetic"), MODEL)
     made.prepare()
-    return made
+    with ended(made.serve()):
+        yield made
 
 
-def factors(folder: Path) -> dict[str, list[list[float]]]:
-    found = {}
-    for path in sorted((folder / "factors").glob("*.parquet")):
-        table = pq.read_table(path)
-        columns = [name for name in table.column_names if name.startswith("component_")]
-        found[path.stem] = [table[name].to_pylist() for name in columns]
-    return found
+@pytest.fixture(scope="module")
+def eicu(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("eicu")
+    regions = eicu_regions(folder / "regions")
+    made = FederationOnDisk(folder, MODEL, names=tuple(regions), ingested=regions)
+    made.prepare()
+    with ended(made.serve()):
+        yield made
 
 
 def named_codes(shown) -> list[str]:
@@ -36,30 +46,38 @@ def named_codes(shown) -> list[str]:
     return [code for part in shown for code in named_codes(part)] if isinstance(shown, list) else []
 
 
-@pytest.mark.parametrize("method", ["trip", pytest.param("exact", marks=pytest.mark.verify)])
-def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(federation, method, tmp_path):
+def use_method(federation, method):
+    """Another study in the same folders: everybody approves it anew."""
     if method != federation.method:
         text = (federation.coordinator / "federation.toml").read_text()
         federation.share(text.replace(f'"{federation.method}"', f'"{method}"'))
         federation.method = method
         federation.approve()
-    processes = [federation.serve(), *(federation.join(n, "--once") for n in federation.names)]
-    with ended(*processes):
+
+
+@pytest.mark.parametrize(
+    ("data", "method"),
+    [
+        ("synthetic", "trip"),
+        pytest.param("synthetic", "exact", marks=pytest.mark.verify),
+        ("eicu", "trip"),
+        ("eicu", "exact"),
+    ],
+)
+def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(
+    data, method, request, tmp_path
+):
+    federation = request.getfixturevalue(data)
+    use_method(federation, method)
+    joined = [federation.join(name, "--once", "--format", "json") for name in federation.names]
+    with ended(*joined):
         run = federation.run(tmp_path / "run")
         with ended(run):
             assert run.wait(timeout=240) == 0, federation.said("run")
-        for process in processes[1:]:
+        for process in joined:
             assert process.wait(timeout=60) == 0
-    sites = [tmp_path / "sites" / name for name in federation.names]
-    for site in sites:  # a simulation names hospitals by their folders
-        shutil.copytree(federation.site(site.name) / "events", site)
-    out = tmp_path / "simulated"
-    command(
-        "simulate", *sites, "--out", out,
-        "--method", method, "--rank", "4", "--max-iter", "3", "--seed", "3", "--tol", "1e-12",
-        "--min-cell", "11", "--order", "protocol", "--sums", "secure", "--no-compare",
-    )  # fmt: skip
-    wanted = factors(out)
+    federation.simulate(tmp_path / "simulated", tmp_path / "sites")
+    wanted = factors(tmp_path / "simulated")
     assert factors(tmp_path / "run") == wanted
     summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["sums"] == "secure"
@@ -74,3 +92,20 @@ def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(federation, 
         assert check["ok"]
         kept = federation.coordinator / "state" / "runs" / own.name / "heads" / f"{name}.json"
         assert json.loads(kept.read_text())["hash"] == check["head"]
+        events = [json.loads(line)["event"] for line in federation.said(name).splitlines()]
+        assert events[-3:] == ["joined", "finished", "left"]
+    found = command("status", "--folder", federation.coordinator)
+    assert (found["state"], found["at work"]) == ("finished", False)
+    no_code_is_logged(federation, tmp_path / "run")
+
+
+def no_code_is_logged(federation, run):
+    """Neither a code nor a drug's name stands in what the machines wrote down of their work."""
+    logs = [path for folder in (federation.coordinator, *map(federation.site, federation.names))
+            for path in folder.rglob("log*") if path.is_file()]  # fmt: skip
+    assert len([path for path in logs if path.name == "log.jsonl"]) >= 5
+    said = "\n".join(path.read_text() for path in [*logs, run / "status.json"])
+    for name in federation.names:
+        events = pq.read_table(federation.site(name) / "events" / "events.parquet")
+        codes = set(events["code"].unique().to_pylist())
+        assert [code for code in codes if f'"{code}"' in said or f"'{code}'" in said] == []

@@ -56,8 +56,11 @@ def assemble(
 
     A simulation's `vocabulary` has for its public list every code that any hospital has.
     `polynomial` is the seed's insecure protocol, and must be accepted as such. Axes are ordered
-    by their codes, or with ``by_code`` false as the protocol of separate machines leaves them.
+    by their codes, or with ``by_code`` false as the protocol of separate machines leaves them;
+    then patients and codes without a cell stay out, as they do there.
     """
+    if not by_code:
+        tensors = {name: tensor.drop_unused() for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
         if tensor.nonzeros == 0:
             raise EmptyTensor("This hospital has no cell", where=name, fix="leave it out")

@@ -6,8 +6,6 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from tripheno import __version__
 from tripheno.errors import SettingsError, SiteTooSmall, TooFewHospitals
 from tripheno.privacy.gate import Gate
@@ -47,8 +45,6 @@ def own_tensor(protocol: Protocol, site: Site) -> CountTensor:
             fix="ingest again with the study's modes and window",
         )
     tensor = CountTensor.from_events(events, rule=protocol.rule).drop_unused()
-    rows = np.flatnonzero(np.diff(tensor.cells.starts))
-    tensor = tensor.select_patients(rows)
     fewest = site.thresholds(protocol).min_site_patients
     if tensor.patients < fewest:
         raise SiteTooSmall(

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 from typer.testing import CliRunner
 
 from tripheno.cli.main import app
@@ -57,6 +60,16 @@ def command(*words: str | Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {"found": found}
 
 
+def command_apart(*words: str | Path) -> dict[str, Any]:
+    """The same as a process of its own, as a person runs it."""
+    words = (sys.executable, "-m", "tripheno", *words, "--format", "json")
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise AssertionError(f"{words}: exit {done.returncode}: {done.stderr}")
+    found = json.loads(done.stdout)
+    return found if isinstance(found, dict) else {"found": found}
+
+
 @dataclass
 class FederationOnDisk:
     """The folders of a coordinator and its hospitals, ready to be started."""
@@ -67,6 +80,9 @@ class FederationOnDisk:
     names: tuple[str, ...] = ("northfield", "harbour", "lakeside")
     patients: tuple[int, ...] = PATIENTS
     method: str = "trip"
+    records: Mapping[str, pa.Table] = field(default_factory=dict)  # else synthetic ones
+    ingested: Mapping[str, Path] = field(default_factory=dict)  # what `ingest` wrote elsewhere
+    command: Callable[..., dict[str, Any]] = command
 
     @property
     def coordinator(self) -> Path:
@@ -87,12 +103,11 @@ class FederationOnDisk:
     def write_settings(self) -> None:
         """`init` on every machine; the coordinator puts the fingerprints together."""
         address = f"localhost:{free_port()}"
-        own = command("init", "coordinator", "--folder", self.coordinator, "--address", address)[
-            "fingerprint"
-        ]
+        folder = self.coordinator
+        own = self.command("init", "coordinator", "--folder", folder, "--address", address)
         members = ""
         for name in self.names:
-            made = command("init", "site", "--folder", self.site(name), "--name", name)
+            made = self.command("init", "site", "--folder", self.site(name), "--name", name)
             members += f'[[members]]\nname = "{name}"\nfingerprint = "{made["fingerprint"]}"\n'
         model = "".join(f"{key} = {value}\n" for key, value in self.settings.items())
         operation = "".join(f"{key} = {value}\n" for key, value in self.operation.items())
@@ -101,8 +116,8 @@ class FederationOnDisk:
             '[data]\nmodes = ["medication", "diagnosis"]\nwindow = "visit"\n'
             f'[model]\nmethod = "{self.method}"\n{model}'
             "[thresholds]\nmin_cell_count = 11\nmin_site_patients = 50\n"
-            f'[coordinator]\naddress = "{address}"\nfingerprint = "{own}"\n{operation}'
-            f"{members}"
+            f'[coordinator]\naddress = "{address}"\nfingerprint = "{own["fingerprint"]}"\n'
+            f"{operation}{members}"
         )
         self.share(text)
 
@@ -111,22 +126,32 @@ class FederationOnDisk:
         for place in (self.coordinator, *map(self.site, self.names)):
             (place / "federation.toml").write_text(text, encoding="utf-8")
 
-    def ingest(self) -> None:
-        """Synthetic records as CSV, read by `ingest flat`."""
+    def synthetic_records(self) -> dict[str, pa.Table]:
+        """Small hospitals with planted phenotypes."""
         settings = SyntheticSettings(
             patients_per_hospital=self.patients, codes_per_mode=CODES, seed=4,
             hospital_names=self.names,
         )  # fmt: skip
-        for name, hospital in zip(self.names, synthetic_network(settings).hospitals, strict=True):
+        hospitals = synthetic_network(settings).hospitals
+        return {name: one.events for name, one in zip(self.names, hospitals, strict=True)}
+
+    def ingest(self) -> None:
+        """Records as CSV, read by `ingest flat`; or events that were ingested already."""
+        for name, folder in self.ingested.items():
+            shutil.copytree(folder, self.site(name) / "events")
+        if self.ingested:
+            return
+        records = self.records or self.synthetic_records()
+        for name in self.names:
             raw = self.site(name) / "raw"
             raw.mkdir(exist_ok=True)
-            table = hospital.events.select(["patient", "window", "mode", "code"])
+            table = records[name].select(["patient", "window", "mode", "code"])
             pyarrow.csv.write_csv(table, raw / "records.csv")
             site_file = self.site(name) / "site.toml"
             site_file.write_text(
                 site_file.read_text(encoding="utf-8") + MAPPING.format(), encoding="utf-8"
             )
-            command(
+            self.command(
                 "ingest", "flat", raw, "--settings", site_file, "--out",
                 self.site(name) / "events", "--modes", "medication,diagnosis", "--window", "visit",
             )  # fmt: skip
@@ -140,10 +165,10 @@ class FederationOnDisk:
         """One hospital's certificate."""
         site = self.site(name)
         files = ("--site", site / "site.toml", "--federation", site / "federation.toml")
-        request = command("cert", "request", *files, "--out", site)["request"]
-        signed = command("cert", "approve", request, "--folder", self.coordinator)
+        request = self.command("cert", "request", *files, "--out", site)["request"]
+        signed = self.command("cert", "approve", request, "--folder", self.coordinator)
         fingerprint = signed["fingerprint"]
-        command("cert", "install", signed["signed"], "--fingerprint", fingerprint, *files)
+        self.command("cert", "install", signed["signed"], "--fingerprint", fingerprint, *files)
 
     def approve(self) -> None:
         """Preview and approve at every hospital; the first one lets its codes be named."""
@@ -152,12 +177,12 @@ class FederationOnDisk:
             files = ("--site", site / "site.toml", "--federation", site / "federation.toml")
             key = site / "keys" / "officer.key"
             if not key.exists():
-                officer = command("approve", "--make-key", "--key", key)["fingerprint"]
+                officer = self.command("approve", "--make-key", "--key", key)["fingerprint"]
                 text = (site / "site.toml").read_text(encoding="utf-8")
                 text = text.replace('# officer = ""', f'officer = "{officer}" #')
                 (site / "site.toml").write_text(text, encoding="utf-8")
-            command("preview", *files, *(("--labels",) if name == self.names[0] else ()))
-            command("approve", *files, "--key", key)
+            self.command("preview", *files, *(("--labels",) if name == self.names[0] else ()))
+            self.command("approve", *files, "--key", key)
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────
 
@@ -189,6 +214,29 @@ class FederationOnDisk:
         """What a process said so far."""
         path = self.folder / f"{log}.log"
         return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def simulate(self, out: Path, scratch: Path, *more: str) -> None:
+        """The same study by `simulate`, which names hospitals by their folders."""
+        sites = [scratch / name for name in self.names]
+        for site in sites:
+            shutil.copytree(self.site(site.name) / "events", site)
+        words = [("--" + key.replace("_", "-"), value) for key, value in self.settings.items()]
+        self.command(
+            "simulate", *sites, "--out", out, "--method", self.method,
+            *(part for pair in words for part in pair),
+            "--min-cell", "11", "--order", "protocol", "--sums", "secure", "--no-compare",
+            *more,
+        )  # fmt: skip
+
+
+def factors(folder: Path) -> dict[str, list[list[float]]]:
+    """The factors in a run folder, mode by mode and component by component."""
+    found = {}
+    for path in sorted((folder / "factors").glob("*.parquet")):
+        table = pq.read_table(path)
+        columns = [name for name in table.column_names if name.startswith("component_")]
+        found[path.stem] = [table[name].to_pylist() for name in columns]
+    return found
 
 
 @contextmanager

@@ -1,0 +1,212 @@
+"""A whole study with the commands a person uses, every machine a process of its own.
+
+The seed paper's UCSD data as to size (8,022 synthetic patients, 748 × 299 codes, rank 10), dealt
+to K hospitals; `exact` for 100 iterations is 200 rounds. Beside it `simulate` of the same study.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tripheno.federation.journal import LOG
+from tripheno.federation.provisioning import Address
+from tripheno.protocol.agreed import read_protocol
+from tripheno.records.synthetic import synthetic_network
+from tripheno.records.synthetic_presets import ucsd_settings
+from tripheno.testing.federation_processes import (
+    FederationOnDisk,
+    command,
+    command_apart,
+    ended,
+    factors,
+    wait_until,
+)
+
+RANK, PATIENTS = 10, 8_022
+SECONDS_AT_MOST = 900.0
+SECONDS_BETWEEN_LOOKS = 2.0
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """How large, how long, and whether each preparing command is a process of its own."""
+
+    hospitals: int
+    iterations: int = 100
+    scale: float = 1.0
+    apart: bool = True
+
+
+def dealt(hospitals: int, scale: float) -> dict[str, pa.Table]:
+    """The patients of the UCSD preset, dealt one by one to so many hospitals."""
+    parts, patients, windows = [], 0, 0
+    for one in synthetic_network(ucsd_settings()).hospitals:
+        table = one.events.select(["patient", "window", "mode", "code"])
+        patient = pc.add(table["patient"].cast(pa.int64()), patients)
+        window = pc.add(table["window"].cast(pa.int64()), windows)
+        parts.append(table.set_column(0, "patient", patient).set_column(1, "window", window))
+        patients, windows = pc.max(patient).as_py() + 1, pc.max(window).as_py() + 1
+    whole = pa.concat_tables(parts)
+    whole = whole.filter(pc.less(whole["patient"], round(scale * patients)))
+    turn = pc.subtract(
+        whole["patient"], pc.multiply(pc.divide(whole["patient"], hospitals), hospitals)
+    )
+    return {f"hospital-{k + 1}": whole.filter(pc.equal(turn, k)) for k in range(hospitals)}
+
+
+def measure_study(plan: StudyPlan, say: Say) -> dict[str, Any]:
+    """Prepare, serve, join, run; then simulate. Nothing is left running, whatever happens."""
+    with tempfile.TemporaryDirectory(prefix="tripheno-bench-") as name:
+        records = dealt(plan.hospitals, plan.scale)
+        model = {"rank": str(RANK), "max_iter": str(plan.iterations), "seed": "0", "tol": "1e-15"}
+        federation = FederationOnDisk(
+            Path(name) / "federation", model, {"round_seconds": 300}, names=tuple(records),
+            method="exact", records=records, command=command_apart if plan.apart else command,
+        )  # fmt: skip
+        say(f"{plan.hospitals} hospitals: init, cert, ingest, preview, approve")
+        began = time.perf_counter()
+        federation.prepare()
+        prepared = time.perf_counter() - began
+        say(f"{plan.hospitals} hospitals: serve, join, run")
+        found = _run(federation, Path(name) / "run")
+        say(f"{plan.hospitals} hospitals: the same by simulate")
+        federation.simulate(Path(name) / "simulated", Path(name) / "sites", "--halves", "0")
+        same = factors(Path(name) / "run") == factors(Path(name) / "simulated")
+        simulated = _pace(Path(name) / "simulated")
+    return {
+        "hospitals": plan.hospitals, "prepare_seconds": prepared, "apart": plan.apart, **found,
+        "simulate_ms_a_round": simulated, "over_simulate_ms": found["ms_a_round"] - simulated,
+        "same_factors_as_simulate": same,
+    }  # fmt: skip
+
+
+def _run(federation: FederationOnDisk, out: Path) -> dict[str, Any]:
+    with ExitStack() as stack:
+
+        def enter(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+            stack.enter_context(ended(process))
+            return process
+
+        began = time.perf_counter()
+        server = enter(federation.serve())
+        joined = [enter(federation.join(name, "--once")) for name in federation.names]
+        _wait_for_connections(federation, joined)
+        connected = time.perf_counter() - began
+        started, clock = time.time(), time.perf_counter()
+        run = enter(federation.run(out))
+        memory = stack.enter_context(Memory([server, run, *joined]))
+        code = run.wait(timeout=SECONDS_AT_MOST)
+        seconds = time.perf_counter() - clock
+        if code != 0:
+            raise RuntimeError(federation.said("run")[-2_000:])
+        for process in joined:
+            process.wait(timeout=60)
+    return {
+        "connect_seconds": connected, "run_seconds": seconds,
+        **_from_the_files(federation, out, started), **memory.found(),
+    }  # fmt: skip
+
+
+def _wait_for_connections(
+    federation: FederationOnDisk, joined: list[subprocess.Popen[bytes]]
+) -> None:
+    """Until every hospital's agent has its line to the server's port."""
+    protocol = read_protocol(federation.coordinator / "federation.toml")
+    port = Address.of(protocol.operation.address).port
+
+    def connected(process: subprocess.Popen[bytes]) -> bool:
+        if process.poll() is not None:
+            raise RuntimeError("a hospital left: " + federation.said(federation.names[0])[-500:])
+        family = psutil.Process(process.pid).children(recursive=True)
+        return any(_reaches(one, port) for one in family)
+
+    def everyone() -> bool:
+        return all(connected(process) for process in joined)
+
+    wait_until("every hospital is connected", everyone, 300.0)
+
+
+def _reaches(process: psutil.Process, port: int) -> bool:
+    try:
+        lines = process.net_connections("tcp")
+    except psutil.Error:
+        return False
+    return any(one.raddr and one.raddr.port == port and one.status == "ESTABLISHED"
+               for one in lines)  # fmt: skip
+
+
+def _from_the_files(federation: FederationOnDisk, out: Path, started: float) -> dict[str, Any]:
+    """What the run wrote down itself."""
+    summary = json.loads((out / "run.json").read_text())
+    status = json.loads((out / "status.json").read_text())
+    log = federation.coordinator / "state" / "runs" / summary["run"] / LOG
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    greeted = next(line for line in lines if line["event"] == "stage")
+    return {
+        "shape": summary["shape"], "nonzeros": summary["nonzeros"],
+        "iterations": summary["iterations"], "rounds": status["rounds"],
+        "to_first_round_seconds": datetime.fromisoformat(greeted["time"]).timestamp() - started,
+        "ms_a_round": _pace(out), "megabytes": summary["bytes"]["total"] / 1e6,
+    }  # fmt: skip
+
+
+def _pace(folder: Path) -> float:
+    """Milliseconds a round, from the median iteration: `exact` has two rounds in each."""
+    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    steps = sorted(b["seconds"] - a["seconds"] for a, b in pairwise(lines))
+    return 1e3 * steps[len(steps) // 2] / 2
+
+
+class Memory:
+    """The largest memory of some processes and all they start, shared pages counted once."""
+
+    def __init__(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        self._roots = [process.pid for process in processes]
+        self._peak, self._most, self._ending = 0, 0, Event()
+        self._thread = Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self._ending.wait(SECONDS_BETWEEN_LOOKS):
+            sizes = [size for root in self._roots for size in _sizes(root)]
+            self._peak, self._most = max(self._peak, sum(sizes)), max(self._most, len(sizes))
+
+    def found(self) -> dict[str, float]:
+        return {"peak_mb": self._peak / 1e6, "processes": self._most}
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_ending: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
+def _sizes(root: int) -> list[int]:
+    found = []
+    try:
+        family = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
+    except psutil.Error:
+        return []
+    for one in family:
+        try:
+            found.append(int(one.memory_full_info().pss))
+        except psutil.Error:
+            continue
+    return found
