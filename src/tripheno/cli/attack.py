@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from rich.text import Text
 
 from tripheno.cli.console import (
     Format,
@@ -153,21 +154,22 @@ def _write(folder: Path, result: dict[str, Any], findings: list[Finding]) -> Non
 def _show(result: dict[str, Any], findings: list[Finding], folder: Path | None) -> None:
     console = out()
     said = ", ".join(f"{key} {value}" for key, value in result["under_test"].items())
-    console.print(f"[bold]Under test[/bold]: {said}\nOn {result['data']}\n")
+    console.print(f"Under test: {said}", style="bold")
+    console.print(f"On {result['data']}\n")
     headings = {"Attack": False, "By": False, "On": False, "Result": True, "": False}
     shown = table("", {**headings, "Recovered": False})
     for one in findings:
         shown.add_row(
             one.attack, one.by, one.setup, _in_words(one), one.note,
-            "[red]YES[/red]" if one.succeeded else "no",
+            Text("YES", style="red") if one.succeeded else "no",
         )  # fmt: skip
     console.print(shown)
     if result["ok"]:
         console.print("\nNothing of one hospital was recovered in the configuration under test.")
     else:
         console.print(
-            f"\n[red]Recovered in the configuration under test[/red]: "
-            f"{'; '.join(result['recovered'])}"
+            Text("\nRecovered in the configuration under test:", style="red"),
+            "; ".join(result["recovered"]),
         )
     if folder is not None:
         console.print(f"Figure and numbers: {folder / 'attack.svg'}, {folder / 'attack.json'}")

@@ -55,5 +55,8 @@ def _read(path: Path) -> str:
     from tripheno.errors import RunNotFound
 
     if not path.is_file():
-        raise RunNotFound(f"No file {path}", fix="name a run folder that simulate wrote")
+        raise RunNotFound(
+            f"No file {path}",
+            fix="name a run folder that `simulate` wrote, or a hospital's state/runs/RUN",
+        )
     return path.read_bytes().decode("utf-8", "replace")

@@ -29,4 +29,4 @@ def bench(
     if form is Format.json:
         print_json(found)
         return
-    out().print(page, markup=False)
+    out().print(page)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Self
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tripheno.errors import TriphenoWarning
 from tripheno.solver.solution import Iteration
@@ -35,13 +36,13 @@ FormatOption = Annotated[
 
 
 def out() -> Console:
-    """Where results go. Colours follow the terminal and NO_COLOR."""
-    return Console(soft_wrap=True, highlight=False)
+    """Where results go. Colours follow the terminal and NO_COLOR; brackets are only brackets."""
+    return Console(soft_wrap=True, highlight=False, markup=False)
 
 
 def err() -> Console:
     """Where everything else goes."""
-    return Console(stderr=True, soft_wrap=True, highlight=False)
+    return Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:
@@ -114,6 +115,11 @@ class Progress:
             self._console.print(text)
 
 
+def note(text: str) -> None:
+    """What a reader should know about a result, beside it."""
+    err().print(Text("note", style="yellow"), text)
+
+
 @contextmanager
 def spoken_warnings() -> Iterator[None]:
     """Say our warnings in one line each on stderr, without Python's source lines."""
@@ -125,4 +131,4 @@ def spoken_warnings() -> Iterator[None]:
         text = str(warning.message)
         if text not in seen:
             seen.add(text)
-            err().print(f"[yellow]note[/yellow] {text}")
+            note(text)

@@ -43,7 +43,7 @@ def demo(
 
 def _show(result: dict[str, Any], folder: Path) -> None:
     console = out()
-    console.print("\n[bold]Phenotypes found together[/bold] (TRIP, three hospitals)")
+    console.print("\nPhenotypes found together (TRIP, three hospitals)", style="bold")
     found = table("", {"": True, "Share": True, "Planted as": False, "Leading codes": False})
     for row in result["phenotypes"]:
         found.add_row(
@@ -51,14 +51,14 @@ def _show(result: dict[str, Any], folder: Path) -> None:
             row["words"],
         )  # fmt: skip
     console.print(found)
-    console.print("\n[bold]Where each planted phenotype is seen[/bold]")
+    console.print("\nWhere each planted phenotype is seen", style="bold")
     hospitals = result["hospitals"]
     where = table("", {"": False, "Together": False, **dict.fromkeys(hospitals, False)})
     for row in result["planted"]:
         marks = ["yes" if row["alone"][name] else "·" for name in hospitals]
         where.add_row(row["name"], "yes" if row["together"] else "·", *marks)
     console.print(where)
-    console.print("\n[bold]How close to pooled data[/bold]")
+    console.print("\nHow close to pooled data", style="bold")
     console.print(comparison_table(result["comparison"]))
     for sentence in result["sentences"]:
         console.print(f"\n{sentence}")

@@ -33,4 +33,4 @@ def explain(
         return
     for entry in entries:
         text = entry["meaning"] if code else str(entry["meaning"]).split("\n", 1)[0]
-        out().print(f"[bold]{entry['code']}[/bold] (exit {entry['exit']}) {text}")
+        out().print(f"{entry['code']} (exit {entry['exit']}) {text}")

@@ -147,7 +147,7 @@ def _show(manifest: Manifest, folder: Path) -> None:
                 f"{manifest.rounds(message):,}",
             )  # fmt: skip
     console = out()
-    console.print(f"[bold]What would leave {manifest.hospital} in {manifest.study}[/bold]")
+    console.print(f"What would leave {manifest.hospital} in {manifest.study}", style="bold")
     console.print(shown)
     facts = manifest.facts
     console.print(f"\nBehind it: {facts.patients:,} patients, {facts.cells:,} cells.")

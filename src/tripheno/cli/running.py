@@ -21,6 +21,7 @@ from tripheno.cli.console import (
     spoken_warnings,
 )
 from tripheno.cli.setting_up import Folder, need_the_engine, study_of
+from tripheno.errors import OutputExists
 
 if TYPE_CHECKING:
     from tripheno.federation.coordination import Result
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    to: Annotated[Path, typer.Option("--out", help="Folder for the run.")],
+    to: Annotated[Path, typer.Option("--out", help="Folder for the run.")] = Path("run"),
     folder: Folder = Path(),
     anew: Annotated[
         bool, typer.Option("--new", help="Begin anew, even if a run was paused.")
@@ -53,6 +54,11 @@ def run(
             home.close("given up")
             out().print("given up")
             return
+        if (to / "run.json").is_file() and home.current().get("state") != "open" and not anew:
+            raise OutputExists(
+                f"{to} holds a finished run",
+                fix="`--new` runs the study again in its place; or name another --out",
+            )
         summary = _run(protocol, home, to, anew=anew)
     if form is Format.json:
         print_json(summary)

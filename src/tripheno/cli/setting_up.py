@@ -10,10 +10,10 @@ import typer
 
 from tripheno.cli.console import Format, FormatOption, out, print_json, table
 from tripheno.cli.preview import FederationOption, SiteOption, settings
-from tripheno.errors import NoSuchFile, OutputExists
+from tripheno.errors import NoSuchFile, OutputExists, SettingsError
 
 if TYPE_CHECKING:
-    from tripheno.protocol.agreed import Protocol
+    from tripheno.protocol.agreed import Member, Protocol
 
 
 class Role(StrEnum):
@@ -36,6 +36,10 @@ def init(
     address: Annotated[
         str, typer.Option(help="Where the coordinator's server is reached, host:port.")
     ] = "coordinator.example.org:8002",
+    member: Annotated[
+        list[str] | None,
+        typer.Option(help="A hospital of the study, NAME=FINGERPRINT; once for each."),
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """Write a commented settings file and make this machine's long-term key."""
@@ -43,25 +47,46 @@ def init(
     from tripheno.protocol.key_files import make_identity
     from tripheno.protocol.templates import federation_toml, site_toml
 
-    if role is Role.site:
-        file, text = folder / "site.toml", site_toml(check_name(name or folder.resolve().name))
-        key = folder / "keys" / "hospital.key"
-    else:
-        file, text = folder / "federation.toml", federation_toml(study, address=address)
-        key = folder / "keys" / "coordinator.key"
+    site = role is Role.site
+    own = check_name(name or folder.resolve().name) if site else ""
+    members = [_member(one) for one in member or ()]
+    file = folder / ("site.toml" if site else "federation.toml")
+    key = folder / "keys" / ("hospital.key" if site else "coordinator.key")
     if file.exists():
         raise OutputExists(f"There is a {file}", fix="edit it, or name another --folder")
     folder.mkdir(parents=True, exist_ok=True)
-    identity = make_identity(key)
-    file.write_text(text, encoding="utf-8")
+    fingerprint = make_identity(key).fingerprint
     key.parent.chmod(0o700)
-    made = {"file": str(file), "key": str(key), "fingerprint": identity.fingerprint}
+    text = (
+        site_toml(own)
+        if site
+        else federation_toml(study, members, address=address, fingerprint=fingerprint)
+    )
+    file.write_text(text, encoding="utf-8")
     if form is Format.json:
-        print_json(made)
+        print_json({"file": str(file), "key": str(key), "fingerprint": fingerprint})
         return
-    place = "a [[members]] entry" if role is Role.site else "coordinator.fingerprint"
     out().print(f"Wrote {file}\nKey: {key}")
-    out().print(f"Fingerprint, for {place} in federation.toml: {identity.fingerprint}")
+    if site:
+        out().print(f"Read this fingerprint out to the coordinator: {fingerprint}")
+    else:
+        out().print(f"Fingerprint, in {file} already: {fingerprint}")
+
+
+def _member(words: str) -> Member:
+    """A hospital as the coordinator heard it on the telephone."""
+    from tripheno.federation.provisioning import check_name
+    from tripheno.protocol.agreed import Member
+    from tripheno.protocol.settings_file import fingerprint_text
+
+    name, _, fingerprint = words.partition("=")
+    try:
+        return Member(check_name(name), fingerprint_text(fingerprint))
+    except ValueError as fault:
+        raise SettingsError(
+            f"the fingerprint of '{name}' {fault}", where="--member",
+            fix="write --member NAME=FINGERPRINT, as its `tripheno init site` printed it",
+        ) from None  # fmt: skip
 
 
 # ── certificates ──────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tripheno.cli.console import Format, FormatOption, err, out, print_json, table
+from tripheno.cli.console import Format, FormatOption, note, out, print_json, table
 
 
 def transform(
@@ -27,9 +27,9 @@ def transform(
     summary = write_scored(out_dir, scored, run)
     for mode, count in summary["unknown_codes"].items():
         if count["unknown"]:
-            err().print(
-                f"[yellow]note[/yellow] {count['unknown']:,} of {count['of']:,} {mode} codes are "
-                "unknown to these phenotypes and are left out"
+            note(
+                f"{count['unknown']:,} of {count['of']:,} {mode} codes are unknown to these "
+                "phenotypes and are left out"
             )
     if form is Format.json:
         print_json(summary)

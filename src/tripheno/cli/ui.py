@@ -36,5 +36,5 @@ def ui(
     server = uvicorn.Server(config)
     app.state.ending = lambda: server.should_exit
     door.listen()  # a browser that is quicker than the server waits instead of being refused
-    out().print(f"http://127.0.0.1:{number}/?token={token}", markup=False)
+    out().print(f"http://127.0.0.1:{number}/?token={token}")
     server.run(sockets=[door])

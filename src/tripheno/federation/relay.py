@@ -26,6 +26,7 @@ from tripheno.exchange.channel import Outbox, Responder
 
 ADDRESS = "relay.json"
 KEY_BYTES = 32
+LONGEST_ADDRESS = 100  # of a Unix socket: 107 bytes on Linux, 103 on macOS
 WENT_WELL, WENT_WRONG = b"\x00", b"\x01"
 Broken = (EOFError, OSError)  # what a line that was cut raises
 
@@ -47,16 +48,29 @@ def read_frame(message: bytes) -> tuple[str, bytes]:
         raise BadMessage("a frame that cannot be read", where="relay") from None
 
 
+def _folder_of_socket(beside: Path) -> Path:
+    """A folder that its owner alone can open, where the engine surely sees it too.
+
+    A service may have a /tmp of its own, so the socket stands beside the engine's settings; only
+    where that path is too long for a socket's address it goes to the temporary folder.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="s-", dir=beside))  # mode 0700
+    if len(os.fsencode(folder / "s")) <= LONGEST_ADDRESS:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="tripheno-"))
+
+
 class Door:
     """Where the engine's job finds us: a socket, and a file in the engine's folder that says so."""
 
     def __init__(self, workspace: Path) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="tripheno-"))  # mode 0700
+        self._note = workspace / "local" / ADDRESS
+        self._note.parent.mkdir(parents=True, exist_ok=True)
+        self._folder = _folder_of_socket(self._note.parent)
         key = secrets.token_bytes(KEY_BYTES)
         address = str(self._folder / "s")
         self._listener = Listener(address, "AF_UNIX", authkey=key)
-        self._note = workspace / "local" / ADDRESS
-        self._note.parent.mkdir(parents=True, exist_ok=True)
         self._note.unlink(missing_ok=True)
         descriptor = os.open(self._note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:

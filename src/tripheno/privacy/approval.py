@@ -100,7 +100,7 @@ def check_approval(protocol: Protocol, site: Site, today: date) -> Manifest:
             ("the events have changed", manifest.events_sha256 != found),
             (f"it was good until {approval.expires}",
              today > date.fromisoformat(approval.expires)),
-            ("the officer's key is not the one in site.toml", _stranger(approval, site)),
+            (_unnamed(site), _stranger(approval, site)),
         )
         if differs
     ]  # fmt: skip
@@ -110,6 +110,13 @@ def check_approval(protocol: Protocol, site: Site, today: date) -> Manifest:
         )
     site.thresholds(protocol)
     return manifest
+
+
+def _unnamed(site: Site) -> str:
+    """Why an approval of somebody else does not count, and where the right name would stand."""
+    if not site.officer:
+        return "site.toml names no privacy officer: put the fingerprint under [keys] as `officer`"
+    return "the officer's key is not the one that [keys] in site.toml names"
 
 
 def _stranger(approval: Approval, site: Site) -> bool:

@@ -70,15 +70,23 @@ def flattened(value: Any, path: str = "") -> dict[str, Any]:
     return {path: value}
 
 
+def _whence(missing: Path) -> str:
+    """Who writes a settings file that is not there."""
+    if missing.name == "federation.toml":
+        return (
+            "a hospital gets it from the coordinator and puts it beside site.toml; the coordinator "
+            "writes it with `tripheno init coordinator`"
+        )
+    return "write one with `tripheno init`, or name another"
+
+
 class SettingsFile:
     """One settings file being read. Ask for every key it may have, then `finish`."""
 
     def __init__(self, path: Path, kind: type[SettingsError], layers: Sequence[Layer] = ()) -> None:
         self.name, self.folder, self._kind = path.name, path.resolve().parent, kind
         if not path.is_file():
-            raise NoSuchFile(
-                f"No settings file {path}", fix="write one with `tripheno init`, or name another"
-            )
+            raise NoSuchFile(f"No settings file {path}", fix=_whence(path))
         text = path.read_bytes().decode("utf-8", "replace")
         try:
             given = tomllib.loads(text)

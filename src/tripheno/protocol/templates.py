@@ -58,7 +58,7 @@ max_codes = {max_codes}        # of one mode, in the whole network
 
 [coordinator]
 address = "{address}"
-# fingerprint = ""    # of the key that countersigns the audit logs
+{fingerprint}    # of the key that countersigns the audit logs
 # round_seconds = {round_seconds}
 # checkpoint_every = {checkpoint_every}
 
@@ -99,6 +99,7 @@ def federation_toml(
     members: Sequence[Member] = (),
     *,
     address: str = "coordinator.example.org:8002",
+    fingerprint: str = "",
 ) -> str:
     """A `federation.toml` with every key in it, ready to be read once it has its members."""
     shown = "\n".join(
@@ -112,6 +113,7 @@ def federation_toml(
         **{**solver, "rank": solver["n_components"]},
         study=json.dumps(study, ensure_ascii=False),
         address=address,
+        fingerprint=f'{"" if fingerprint else "# "}fingerprint = "{fingerprint}"',
         round_seconds=Operation.round_seconds,
         checkpoint_every=Operation.checkpoint_every,
         min_cell_count=Thresholds.min_cell_count,
