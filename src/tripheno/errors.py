@@ -17,6 +17,7 @@ An error reads ``TRIP-E204 what · where · why · what to do`` and never holds 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 
@@ -89,6 +90,13 @@ class DiskFailed(RunFailed):
     """
 
     code = "TRIP-E102"
+
+
+def of_the_system(fault: OSError, *, where: str = "") -> RunFailed:
+    """What the operating system reports, in the shape of ours."""
+    no_room = fault.errno in (errno.ENOSPC, errno.EDQUOT)
+    what = fault.strerror or type(fault).__name__
+    return DiskFailed(what, where=where) if no_room else RunFailed(what, where=where)
 
 
 # ── exit 2: settings ──────────────────────────────────────────────────────────────────────────

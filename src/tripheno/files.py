@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -23,10 +24,17 @@ def begin_lines(path: Path) -> None:
     temporary.replace(path)
 
 
-def append_line(path: Path, line: str) -> None:
-    """One more line, in one write, so that a reader sees all of it or nothing."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+def append_line(path: Path, line: str, mode: int = 0o644) -> None:
+    """One more line, in one write, so that a reader sees all of it or nothing.
+
+    What a full disk cut short is taken off again, and raises.
+    """
+    data = line.encode() + b"\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
     try:
-        os.write(descriptor, line.encode() + b"\n")
+        before = os.fstat(descriptor).st_size
+        if os.write(descriptor, data) < len(data):
+            os.ftruncate(descriptor, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(descriptor)

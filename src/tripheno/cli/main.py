@@ -26,7 +26,7 @@ from tripheno.cli.simulate import simulate
 from tripheno.cli.taking_part import join, serve
 from tripheno.cli.transform import transform
 from tripheno.cli.ui import ui
-from tripheno.errors import RunFailed, TriphenoError
+from tripheno.errors import TriphenoError, of_the_system
 
 app = typer.Typer(
     name="tripheno",
@@ -61,8 +61,7 @@ def _in_words(fault: Exception) -> str:
     """An error as one line; what the system reports gets the shape of ours."""
     if not isinstance(fault, OSError):
         return str(fault)
-    where = str(fault.filename or "")
-    return str(RunFailed(fault.strerror or type(fault).__name__, where=where))
+    return str(of_the_system(fault, where=str(fault.filename or "")))
 
 
 for _command in (

@@ -15,7 +15,7 @@ import typer
 from tripheno.cli.console import Format, FormatOption, show_event
 from tripheno.cli.preview import FederationOption, SiteOption, settings
 from tripheno.cli.setting_up import Folder, need_the_engine, study_of
-from tripheno.errors import CoordinatorUnreachable
+from tripheno.errors import CoordinatorUnreachable, NameTaken
 
 if TYPE_CHECKING:
     from tripheno.federation.hospital_desk import Finished, HospitalFile
@@ -88,13 +88,19 @@ def join(
         desk = HospitalDesk(file)
         counter = stack.enter_context(Counter(kit.workspace, desk.respond))
         words = agent_words(kit.workspace, site.name)
-        stack.enter_context(Supervised(words, kit.workspace, journal.tell))
+        engine = stack.enter_context(Supervised(words, kit.workspace, journal.tell, told))
         journal.note(
             "joined",
             f"{site.name} takes part in {protocol.study!r}: {file.tensor.patients:,} patients",
             result=True, hospital=site.name, study=protocol.study,
         )  # fmt: skip
         told.wait()
+        if engine.refused:
+            raise NameTaken(
+                f"the server has another process under the name {site.name}",
+                where=protocol.operation.address,
+                fix="stop the other one; if it is not yours, tell the coordinator: your key leaked",
+            )
         counter.wait_for_silence(SECONDS_FOR_LAST_WORDS if once else 0.0)
     journal.note("left", "left", result=True, hospital=site.name)
 

@@ -15,7 +15,7 @@ from typing import Any
 from tripheno.errors import BadMessage, BrokenChain, DiskFailed
 from tripheno.exchange.keys import Identity, check_signature
 from tripheno.federation.messages import read_json
-from tripheno.files import write_text
+from tripheno.files import append_line, write_text
 from tripheno.privacy.audit import (
     COUNTERSIGNED,
     SIGNED,
@@ -64,11 +64,7 @@ class AuditFile:
         text = canonical({**entry, "n": len(self.lines) + 1, "prev": self._last})
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(descriptor, text.encode() + b"\n")
-            finally:
-                os.close(descriptor)
+            append_line(self.path, text, mode=0o600)
         except OSError as fault:
             raise DiskFailed("the audit log cannot be written", why=fault.strerror or "") from None
         self.lines.append(text)

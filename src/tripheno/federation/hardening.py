@@ -61,6 +61,9 @@ def hardened_resources(resources: dict[str, Any], storage: Path) -> dict[str, An
     made["components"] = [
         _component(one) for one in made.get("components", []) if one["id"] not in REMOVED
     ]
+    if "servers" in made:
+        guard = {"id": "name_guard", "path": "tripheno.federation.name_guard.NameGuard"}
+        made["components"].append({**guard, "args": {}})
     text = json.dumps(made).replace("/tmp/nvflare", json.dumps(str(storage))[1:-1])  # noqa: S108
     return dict(json.loads(text))
 

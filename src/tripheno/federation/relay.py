@@ -21,7 +21,7 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from tripheno.errors import BadMessage, RunFailed, TriphenoError, catalogue
+from tripheno.errors import BadMessage, RunFailed, TriphenoError, catalogue, of_the_system
 from tripheno.exchange.channel import Outbox, Responder
 
 ADDRESS = "relay.json"
@@ -108,13 +108,19 @@ def sealed_answer(respond: Responder, step: str, data: bytes) -> bytes:
     try:
         return WENT_WELL + respond(step, data)
     except TriphenoError as fault:
-        told = {"code": fault.code, "what": fault.what, "where": fault.where}
-        return WENT_WRONG + json.dumps({**told, "why": fault.why, "fix": fault.fix}).encode()
+        return _told(fault)
+    except OSError as fault:  # its words are the system's; the path stays here
+        return _told(of_the_system(fault))
     except Exception as fault:
         name = type(fault).__name__
         told = {"code": RunFailed.code, "what": "this hospital could not take the step"}
         fix = "its own log says more"
         return WENT_WRONG + json.dumps({**told, "where": "", "why": name, "fix": fix}).encode()
+
+
+def _told(fault: TriphenoError) -> bytes:
+    told = {"code": fault.code, "what": fault.what, "where": fault.where}
+    return WENT_WRONG + json.dumps({**told, "why": fault.why, "fix": fault.fix}).encode()
 
 
 def opened_answer(hospital: str, answer: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,12 @@ from tripheno.federation.child import words_of_child
 
 SECONDS_TO_END = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+SECONDS_BETWEEN_HEARTBEATS = 2  # of an agent to its server
+SECONDS_OF_DOUBT = (
+    13.0  # refused for longer, the holder's heart still beats: it is not our own before
+)
+SECONDS_AT_WORK = 60.0  # after which an engine was let in, and its end is a new matter
+REFUSED = b"register_client unauthenticated"  # what the engine says of a name that is held
 Tell = Callable[[str], None]
 
 
@@ -28,9 +35,8 @@ def server_words(workspace: Path) -> list[str]:
 
 def agent_words(workspace: Path, name: str) -> list[str]:
     """A hospital's agent."""
-    return _words(
-        "client.client_train", workspace, "fed_client.json", [f"uid={name}", "org=tripheno"]
-    )
+    values = [f"uid={name}", "org=tripheno", f"heart_beat_interval={SECONDS_BETWEEN_HEARTBEATS}"]
+    return _words("client.client_train", workspace, "fed_client.json", values)
 
 
 def _words(module: str, workspace: Path, settings: str, values: list[str]) -> list[str]:
@@ -40,11 +46,19 @@ def _words(module: str, workspace: Path, settings: str, values: list[str]) -> li
 
 
 class Supervised:
-    """An engine process that is started again when it dies, until the block ends."""
+    """An engine process that is started again when it dies, until the block ends.
 
-    def __init__(self, words: list[str], workspace: Path, tell: Tell) -> None:
+    One that the server refuses is not: ``refused`` is true then, and ``wake`` is set.
+    """
+
+    def __init__(
+        self, words: list[str], workspace: Path, tell: Tell, wake: Event | None = None
+    ) -> None:
         self._words, self._workspace, self._tell = words, workspace, tell
-        self._ending = Event()
+        self._ending, self._wake = Event(), wake or Event()
+        self.refused = False
+        self._said = workspace / "engine.out"
+        self._heard = 0  # bytes of it that are of earlier starts
         self._note = workspace / "engine.pid"
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = Thread(target=self._watch, name="tripheno-engine", daemon=True)
@@ -68,7 +82,8 @@ class Supervised:
         self._note.unlink(missing_ok=True)
 
     def _start(self) -> None:
-        with (self._workspace / "engine.out").open("ab") as out:
+        with self._said.open("ab") as out:
+            self._heard = out.tell()
             self._child = subprocess.Popen(  # noqa: S603
                 self._words, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 cwd=self._workspace, start_new_session=True,
@@ -78,17 +93,33 @@ class Supervised:
 
     def _watch(self) -> None:
         """Start the engine again when it died; growing pauses keep a broken one from racing."""
-        pause = FIRST_PAUSE
+        pause, doubtful_since = FIRST_PAUSE, 0.0
         while True:
             assert self._child is not None  # started before the thread
+            started = time.monotonic()
             code = self._child.wait()
+            now = time.monotonic()
             if self._ending.is_set():
                 return
-            self._tell(f"the engine ended ({code}) and is started again in {pause:.0f} s")
+            if now - started > SECONDS_AT_WORK:
+                pause, doubtful_since = FIRST_PAUSE, 0.0
+            if self._was_refused():
+                doubtful_since, pause = doubtful_since or now, FIRST_PAUSE
+            if doubtful_since and now - doubtful_since > SECONDS_OF_DOUBT:
+                self.refused = True
+                self._wake.set()
+                return
+            why = "is refused: its name is held" if doubtful_since else f"ended ({code})"
+            self._tell(f"the engine {why}; it is started again in {pause:.0f} s")
             if self._ending.wait(pause):
                 return
             pause = min(2 * pause, LONGEST_PAUSE)
             self._start()
+
+    def _was_refused(self) -> bool:
+        with self._said.open("rb") as said:
+            said.seek(self._heard)
+            return REFUSED in said.read()
 
 
 def end_tree(pid: int) -> None:

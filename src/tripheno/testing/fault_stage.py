@@ -1,0 +1,107 @@
+"""A study at work on separate processes, to be disturbed; and what it finds undisturbed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+
+from tripheno.testing.federation_processes import (
+    FederationOnDisk,
+    command,
+    descendants,
+    ended,
+    wait_until,
+)
+
+ITERATIONS = 120
+MODEL = {"rank": "4", "max_iter": str(ITERATIONS), "seed": "3", "tol": "1e-15"}
+WORKER, AGENT, SERVER = "worker_process", "client_train", "server_train"
+SECONDS_TO_FINISH = 300.0
+
+
+def federation_for_faults(folder: Path) -> FederationOnDisk:
+    """A small study that keeps its state often and waits long enough for whoever was lost."""
+    operation = {"round_seconds": 150, "checkpoint_every": 5}
+    made = FederationOnDisk(folder, MODEL, operation, method="exact")
+    made.prepare()
+    return made
+
+
+def undisturbed_factors(federation: FederationOnDisk, folder: Path) -> dict[str, list[list[float]]]:
+    """What a simulation of the same study finds."""
+    sites = [folder / name for name in federation.names]
+    for site in sites:
+        shutil.copytree(federation.site(site.name) / "events", site)
+    command(
+        "simulate", *sites, "--out", folder / "run", "--method", "exact", "--rank", MODEL["rank"],
+        "--max-iter", MODEL["max_iter"], "--seed", MODEL["seed"], "--tol", MODEL["tol"],
+        "--min-cell", "11", "--order", "protocol", "--sums", "secure", "--no-compare",
+    )  # fmt: skip
+    return factors_in(folder / "run")
+
+
+def factors_in(folder: Path) -> dict[str, list[list[float]]]:
+    """Every mode's components in a run folder."""
+    found = {}
+    for path in sorted((folder / "factors").glob("*.parquet")):
+        table = pq.read_table(path)
+        columns = [name for name in table.column_names if name.startswith("component_")]
+        found[path.stem] = [table[name].to_pylist() for name in columns]
+    return found
+
+
+class Stage:
+    """A federation at work, with everybody within reach."""
+
+    def __init__(self, federation: FederationOnDisk, out: Path, stack: ExitStack) -> None:
+        self.federation, self.out, self._stack = federation, out, stack
+        self.start_all()
+
+    def start_all(self) -> None:
+        """The server, every hospital and the run."""
+        self.server = self.enter(self.federation.serve())
+        self.hospitals = {n: self.enter(self.federation.join(n)) for n in self.federation.names}
+        self.run()
+
+    def run(self) -> None:
+        """The coordinator's `run`, from the beginning or from where it stopped."""
+        self.running = self.enter(self.federation.run(self.out))
+
+    def enter(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """End a process with the test."""
+        self._stack.enter_context(ended(process))
+        return process
+
+    def part(self, process: subprocess.Popen[bytes], word: str) -> psutil.Process:
+        """A process of the engine below one of ours."""
+        return descendants(process, word)[0]
+
+    def family(self, process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+        """A process of ours and all it started."""
+        own = psutil.Process(process.pid)
+        return [own, *own.children(recursive=True)]
+
+    def iteration(self) -> int:
+        """How far the study is."""
+        path = self.out / "history.jsonl"
+        return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+
+    def wait_for(self, iteration: int) -> None:
+        """Until the study is so far."""
+
+        def there() -> bool:
+            assert self.running.poll() in (None, 0), self.federation.said("run")
+            return self.iteration() >= iteration
+
+        wait_until(f"iteration {iteration}", there, 150)
+
+    def finish(self) -> dict[str, list[list[float]]]:
+        """What the study found in the end."""
+        code = self.running.wait(timeout=SECONDS_TO_FINISH)
+        assert code == 0, self.federation.said("run")
+        return factors_in(self.out)

@@ -1,0 +1,203 @@
+"""Whatever is lost in the middle of a study, and however: it ends with the same factors."""
+
+import json
+import signal
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager, suppress
+
+import psutil
+import pytest
+
+from tripheno.testing.fault_stage import (
+    AGENT,
+    SERVER,
+    WORKER,
+    Stage,
+    federation_for_faults,
+    undisturbed_factors,
+)
+from tripheno.testing.federation_processes import command, kill, wait_until
+from tripheno.testing.link import linked
+from tripheno.testing.requirements import require, tool
+
+pytestmark = pytest.mark.verify
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    return federation_for_faults(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(federation, tmp_path_factory):
+    return undisturbed_factors(federation, tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture
+def stage(federation, tmp_path):
+    with ExitStack() as stack:
+        yield Stage(federation, tmp_path / "run", stack)
+
+
+@pytest.fixture
+def costs(record_property):
+    """Seconds from a fault to the next iteration and to the end, for the table of a report."""
+
+    @contextmanager
+    def measured(stage):
+        began, at = time.monotonic(), stage.iteration()
+        yield
+        wait_until("the next iteration", lambda: stage.iteration() > at + 1, 200)
+        seconds = time.monotonic() - began
+        record_property("seconds to go on", round(seconds, 1))
+
+    return measured
+
+
+@pytest.mark.parametrize("word", [WORKER, AGENT])
+def test_a_killed_process_of_a_hospitals_engine_costs_no_factor(stage, undisturbed, costs, word):
+    stage.wait_for(8)
+    with costs(stage):
+        kill(stage.part(stage.hospitals["northfield"], word))
+    assert stage.finish() == undisturbed
+
+
+def test_a_killed_hospital_that_is_started_again_costs_no_factor(stage, undisturbed, costs):
+    stage.wait_for(12)
+    with costs(stage):
+        kill(stage.hospitals["lakeside"])
+        stage.hospitals["lakeside"].wait()
+        stage.enter(stage.federation.join("lakeside"))
+    assert stage.finish() == undisturbed
+
+
+def test_a_killed_server_is_started_again_and_costs_no_factor(stage, undisturbed, costs):
+    stage.wait_for(8)
+    with costs(stage):
+        kill(stage.part(stage.server, SERVER))
+    assert stage.finish() == undisturbed
+
+
+def test_a_killed_run_goes_on_when_it_is_started_again(stage, undisturbed, costs):
+    stage.wait_for(12)
+    with costs(stage):
+        kill(stage.running)
+        stage.running.wait()
+        stage.run()
+    assert stage.finish() == undisturbed
+
+
+def test_an_interrupted_run_is_paused_within_seconds_and_goes_on(stage, undisturbed, costs):
+    stage.wait_for(12)
+    with costs(stage):
+        stage.running.send_signal(signal.SIGINT)
+        assert stage.running.wait(timeout=60) == 130
+        found = command("status", "--folder", stage.federation.coordinator)
+        assert found["state"] == "open"
+        assert found["last checkpoint"] >= 6
+        stage.run()
+    assert stage.finish() == undisturbed
+
+
+def test_a_hospital_that_stands_still_for_twenty_seconds_is_waited_for(stage, undisturbed, costs):
+    stage.wait_for(8)
+    with costs(stage):
+        stopped = stage.family(stage.hospitals["harbour"])
+        for process in stopped:
+            process.suspend()
+        at = stage.iteration()
+        time.sleep(20)
+        assert stage.iteration() <= at + 1
+        awaited = command("status", "--folder", stage.federation.coordinator)
+        assert "harbour" in awaited["awaited"]
+        for process in stopped:
+            process.resume()
+    assert stage.finish() == undisturbed
+
+
+@pytest.mark.parametrize("fault", ["silence", "refuse"])
+def test_a_link_that_is_cut_and_mended_costs_no_factor(
+    federation, undisturbed, costs, tmp_path, fault
+):
+    with ExitStack() as stack:
+        link = stack.enter_context(linked(federation.site("lakeside")))
+        stage = Stage(federation, tmp_path / "run", stack)
+        stage.wait_for(8)
+        with costs(stage):
+            getattr(link, fault)()
+            at = stage.iteration()
+            time.sleep(20)
+            assert stage.iteration() <= at + 1
+            link.mend()
+        assert stage.finish() == undisturbed
+
+
+def test_everything_killed_at_once_goes_on_from_disk(stage, undisturbed, costs):
+    stage.wait_for(12)
+    with costs(stage):
+        everyone = [stage.running, stage.server, *stage.hospitals.values()]
+        engine = [one for process in everyone for one in stage.family(process)[1:]]
+        for process in everyone:
+            kill(process)
+        for process in everyone:
+            process.wait()
+        assert psutil.wait_procs(engine, timeout=30)[1] == []
+        stage.start_all()
+    assert stage.finish() == undisturbed
+
+
+@contextmanager
+def small_disk(folder):
+    """A file system of its own with little room; yields how to fill the rest of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mount = [str(tool("mount")), "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
+    done = subprocess.run(mount, capture_output=True, check=False)
+    require(done.returncode == 0, "only root may mount a small disk")
+
+    def fill():
+        with (folder / "filler").open("wb", buffering=0) as stream, suppress(OSError):
+            while True:
+                stream.write(bytes(4096))
+        return folder / "filler"
+
+    try:
+        yield fill
+    finally:
+        subprocess.run([str(tool("umount")), "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("whose", ["hospital", "coordinator"])
+def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
+    federation, undisturbed, costs, tmp_path, whose
+):
+    place = {"hospital": federation.site("harbour"), "coordinator": federation.coordinator}[whose]
+    with small_disk(place / "state" / "runs") as fill, ExitStack() as stack:
+        stage = Stage(federation, tmp_path / "run", stack)
+        stage.wait_for(8)
+        with costs(stage):
+            filler = fill()
+            assert stage.running.wait(timeout=60) == 1
+            said = federation.said("run").rpartition("TRIP-E102")[2]
+            assert "No space left on device" in said
+            assert ("harbour" in said) == (whose == "hospital")
+            filler.unlink()
+            stage.run()
+        assert stage.finish() == undisturbed
+        assert "going on from iteration" in federation.said("run").rpartition("TRIP-E102")[2]
+
+
+def test_a_hospital_that_stays_away_ends_the_run_in_its_time(federation, tmp_path):
+    text = (federation.coordinator / "federation.toml").read_text()
+    (federation.coordinator / "federation.toml").write_text(
+        text.replace("round_seconds = 150", "round_seconds = 40")
+    )
+    with ExitStack() as stack:
+        stage = Stage(federation, tmp_path / "run", stack)
+        stage.wait_for(8)
+        kill(stage.hospitals["lakeside"])
+        assert stage.running.wait(timeout=120) == 6
+        assert "TRIP-E600" in federation.said("run")
+    (federation.coordinator / "federation.toml").write_text(text)
+    state = json.loads((federation.coordinator / "state" / "current.json").read_text())
+    assert state["state"] == "open"
