@@ -181,7 +181,7 @@ def report(folder: Path | None = None, *, quick: bool = False, say: Say = lambda
     return page
 
 
-def _stop_once(_number: int, _frame: Any) -> None:
+def stop_once(_number: int, _frame: Any) -> None:
     """The first request to stop tidies up; further ones must not cut that short."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -190,7 +190,7 @@ def _stop_once(_number: int, _frame: Any) -> None:
 
 def main(words: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop_once)
+        signal.signal(number, stop_once)
     folder = next((Path(word) for word in words if not word.startswith("-")), None)
     try:
         print(report(folder, quick="--quick" in words,

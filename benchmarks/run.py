@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -16,15 +17,21 @@ def main(words: list[str]) -> None:
     from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, measured
     from tripheno.evaluation.benchmark_table import write
 
+    for number in (signal.SIGINT, signal.SIGTERM):  # nothing that was started stays behind
+        signal.signal(number, federation.stop_once)
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
     folder = Path(next((word for word in words if not word.startswith("-")), "docs"))
     plan = QUICK if "--quick" in words else BenchmarkPlan()
     page = ""
-    for found in measured(plan, lambda text: print(text, file=sys.stderr, flush=True)):
+    for found in measured(plan, say):
         page = write(found, folder)
     print(page)
     if "--quick" not in words:
         print("\n" + privacy.report())
-        print("\n" + federation.report())
+        print("\n" + federation.report(folder, say=say))
         print("\n" + ingest.report(ingest.EVENTS, ingest.measure(ingest.EVENTS)))
 
 

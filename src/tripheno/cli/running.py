@@ -38,7 +38,11 @@ def run(
     abort: Annotated[bool, typer.Option("--abort", help="Give up the paused run.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Run the study when all members are there; a paused one goes on. Ctrl-C pauses."""
+    """Run the study when all members are there; a paused one goes on. Ctrl-C pauses.
+
+    Every member of federation.toml takes part in every sum, or the run waits for it: a study
+    without one of them is another study, with another federation.toml and new approvals.
+    """
     need_the_engine()
     from tripheno.exchange.simulated import check_enough
     from tripheno.federation.coordination import check_study

@@ -62,7 +62,8 @@ address = "{address}"
 # round_seconds = {round_seconds}
 # checkpoint_every = {checkpoint_every}
 
-# One [[members]] for every hospital. Fingerprints are read out on the telephone, not mailed.
+# One [[members]] for every hospital; all of them are needed in every step, none can be left out.
+# Fingerprints are read out on the telephone, not mailed.
 {members}"""
 
 _MEMBER = """\

@@ -114,6 +114,7 @@ class ChannelContract(ABC):
             traffic = channel.traffic[name]
             assert (traffic.bytes_down, traffic.bytes_up) == (7, 2 * size)
             assert traffic.seconds >= 0.0
+            assert traffic.answers_in > 0.0  # how long its answers take, whoever measured it
 
     def test_an_empty_broadcast_and_an_empty_answer_are_messages(self) -> None:
         """A hospital that only listens answers with nothing, which is not the same as silence."""

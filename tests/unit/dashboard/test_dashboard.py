@@ -214,6 +214,20 @@ class TestLive:
                 assert "This run is going on" in page
             assert "<bdi>north</bdi>" in client.get("/").text
 
+    def test_of_separate_machines_the_slowest_and_the_time_left_are_shown(self, tmp_path):
+        with a_log(tmp_path / "run") as log:
+            client = client_of(tmp_path / "run")
+            assert '<li hidden><b id="live-left">' in client.get("/").text
+            log.expect({"north": 0.25}, 12.0, 600.0)
+            log.stage("rounds")
+            assert '<li hidden><b id="live-left">' in client.get("/").text  # of a stage before
+            log.iteration({**LINE, **log.expect({"north": 0.25}, 12.0, 600.0)})
+            page = client.get("/").text
+        assert '<b id="live-left">12 s</b>left, about; at most' in page
+        assert '<span id="live-most-left">10 min</span>' in page
+        assert '<bdi id="live-slowest">north</bdi>' in page
+        assert '<td class="n">0.25</td>' in page
+
     def test_a_failed_run_is_shown_with_its_error_as_text(self, tmp_path):
         with pytest.raises(Diverged), a_log(tmp_path / "run"):
             raise Diverged("<script>the factors grew")

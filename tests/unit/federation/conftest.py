@@ -83,8 +83,8 @@ class Table:
         )
         self.desks[name] = HospitalDesk(replace(file, **changes))
 
-    def run(self) -> Result:
-        """The coordinator's side, as a process that has just been started."""
+    def channel(self) -> InProcessChannel:
+        """The line to everybody."""
 
         def responder(name: str) -> Callable[[str, bytes], bytes]:
             def respond(step: str, data: bytes) -> bytes:
@@ -93,9 +93,13 @@ class Table:
 
             return respond
 
-        channel = InProcessChannel({name: responder(name) for name in self.protocol.names})
+        return InProcessChannel({name: responder(name) for name in self.protocol.names})
+
+    def run(self, channel: InProcessChannel | None = None, **told: object) -> Result:
+        """The coordinator's side, as a process that has just been started."""
         store = Checkpoints(self.folder / "coordinator")
-        return coordinate(Study(self.protocol, "run-1", store, say=self.said.append), channel)
+        study = Study(self.protocol, "run-1", store, **{"say": self.said.append, **told})
+        return coordinate(study, channel or self.channel())
 
 
 @pytest.fixture
