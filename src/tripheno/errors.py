@@ -213,7 +213,7 @@ class BadShape(DataError):
 
 
 class UnknownFormat(DataError):
-    """The file is none of: events (Parquet), cells (Parquet, CSV), FROSTT (.tns, .tns.gz)."""
+    """The file is none of: events or cells (.parquet, .csv), FROSTT (.tns, .tns.gz)."""
 
     code = "TRIP-E306"
 

@@ -125,7 +125,12 @@ def check_events(table: Any, *, where: str = "event table") -> pa.Table:
     if not faults:
         faults += _value_faults(columns)
     if faults:
-        raise BadEvents("; ".join(faults), where=where, fix="see `tripheno explain TRIP-E302`")
+        raise BadEvents(
+            "; ".join(faults),
+            where=where,
+            fix="see `tripheno explain TRIP-E302`; a table with other columns is read by "
+            "`tripheno ingest flat`",
+        )
     metadata = table.schema.metadata
     return pa.table(
         [columns[field.name] for field in EVENT_SCHEMA], schema=EVENT_SCHEMA.with_metadata(metadata)

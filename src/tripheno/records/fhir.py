@@ -67,7 +67,7 @@ class FHIR:
 def _files_by_resource(path: Path) -> dict[str, list[Path]]:
     """Which files hold which resource; the first line of each tells."""
     if not path.exists():
-        raise NoSuchFile(f"No file or folder {path}")
+        raise NoSuchFile(f"No file or folder {path}", fix="check the path, from where you are")
     found = [path] if path.is_file() else [*path.glob("*"), *path.glob("*/*")]
     files: dict[str, list[Path]] = {}
     for file in sorted(f for f in found if f.name.lower().endswith(_SUFFIXES)):

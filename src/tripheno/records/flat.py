@@ -26,7 +26,7 @@ class Flat:
         """Read the mapping, or recognise cells by their columns (patient, modes…, value)."""
         place = Path(path)
         if not place.exists():
-            raise NoSuchFile(f"No file or folder {place}")
+            raise NoSuchFile(f"No file or folder {place}", fix="check the path, from where you are")
         mapping = settings.mapping
         if mapping is None and place.is_dir() and (place / MAPPING_FILE).is_file():
             mapping = place / MAPPING_FILE

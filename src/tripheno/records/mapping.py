@@ -24,7 +24,9 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,9 +102,15 @@ def read_mapping(path: Path) -> tuple[TableMapping, ...]:
     return tuple(mappings)
 
 
+def _meant(key: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(key, known, 1)
+    return f" (did you mean '{close[0]}'?)" if close else f" (known: {', '.join(known)})"
+
+
 def _faults(table: dict[str, Any]) -> list[str]:
     """What is wrong with one table's mapping."""
-    faults = [f"unknown key '{key}'" for key in table if key not in (*_TEXT, *_LISTS, "only")]
+    known = (*_TEXT, *_LISTS, "only")
+    faults = [f"unknown key '{key}'{_meant(key, known)}" for key in table if key not in known]
     faults += [f"no '{key}'" for key in ("file", "mode", "patient") if key not in table]
     faults += [f"'{key}' must be text" for key in _TEXT if not isinstance(table.get(key, ""), str)]
     for key in _LISTS:

@@ -144,7 +144,8 @@ class Tables:
             why="found instead: " + ", ".join(found[:20]) + (" …" if len(found) > 20 else ""),
             fix="is it written with another delimiter? , ; | and tab are understood"
             if one
-            else "check that the file is the table it is named after",
+            else "check that the file is the table it is named after; for `flat`, that site.toml "
+            "names the columns as the file does",
         )
 
 
@@ -270,7 +271,7 @@ class DuckDBOrigin:
 def origin_of(bench: Workbench, path: Path) -> Origin:
     """The origin that fits a path."""
     if not path.exists():
-        raise NoSuchFile(f"No file or folder {path}")
+        raise NoSuchFile(f"No file or folder {path}", fix="check the path, from where you are")
     if path.is_file() and path.suffix.lower() in (".duckdb", ".db", ".ddb"):
         return DuckDBOrigin(bench, path)
     origin = FolderOrigin(bench, path)

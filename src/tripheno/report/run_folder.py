@@ -160,7 +160,11 @@ def read_summary(folder: Path) -> dict[str, Any]:
     """The ``run.json`` of a run folder."""
     path = folder / "run.json"
     if not path.is_file():
-        raise RunNotFound(f"{folder} is no run folder", why="it has no run.json")
+        raise RunNotFound(
+            f"{folder} is no run folder",
+            why="it has no run.json",
+            fix="name the folder that was given as --out to simulate, demo or run",
+        )
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:

@@ -21,6 +21,12 @@ def read_tensor(path: str | Path, rule: CountingRule | None = None) -> CountTens
     Cells are Parquet or CSV with the columns ``patient, <mode>, <mode>…, value``.
     """
     path = Path(path)
+    if path.is_dir() and not (path / "events.parquet").is_file():
+        raise NoSuchFile(
+            f"No events.parquet in {path}",
+            fix=f"are these a hospital's tables? Read them first: `tripheno ingest SOURCE {path} "
+            "--out SITE`, then name SITE",
+        )
     if path.is_dir():
         path = path / "events.parquet"
     if not path.is_file():
@@ -28,7 +34,11 @@ def read_tensor(path: str | Path, rule: CountingRule | None = None) -> CountTens
     if path.name.endswith((".tns", ".tns.gz")):
         return CountTensor.from_tns(path)
     if not path.name.endswith((".parquet", ".csv", ".csv.gz")):
-        raise UnknownFormat(f"'{path.name}' has an unknown ending", fix=UnknownFormat.__doc__ or "")
+        raise UnknownFormat(
+            f"'{path.name}' has an unknown ending",
+            why=UnknownFormat.__doc__ or "",
+            fix="tables of your own are read by `tripheno ingest flat`",
+        )
     table = _read_table(path)
     if table.column_names and table.column_names[-1] == "value":
         return _from_cell_table(table, where=path.name)
