@@ -124,6 +124,15 @@ def test_token_lists_that_are_malformed_are_refused_by_name(data):
         _read_tokens(data, "harbour")
 
 
+@pytest.mark.parametrize("kind", ["tokens", "vocabulary"])
+def test_lists_as_long_as_a_whole_classification_are_aligned(kind):
+    codes = 80_000
+    everyone = overlapping(3, codes)
+    aligner = TokenAligner(0) if kind == "tokens" else VocabularyAligner(public(everyone), 0)
+    places = aligner.align(everyone)
+    assert {found.sizes["diagnosis"] for found in places.values()} == {codes}
+
+
 def test_codes_under_the_threshold_are_on_no_axis():
     aligner = VocabularyAligner(public(EXAMPLE), 0, threshold=8)
     places = aligner.align(EXAMPLE)

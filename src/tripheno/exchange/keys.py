@@ -233,10 +233,14 @@ def bundle(parts: Mapping[str, bytes]) -> bytes:
     return _json({name: part.hex() for name, part in parts.items()})
 
 
-def read_bundle(data: bytes, roster: Roster, where: str) -> dict[str, bytes]:
-    """Each hospital's part, if all are there and nobody else's."""
-    if len(data) > LARGEST_KEY_MESSAGE:
-        raise BadMessage(f"{len(data):,} bytes are more than keys may have", where=where)
+def read_bundle(
+    data: bytes, roster: Roster, where: str, *, most: int = LARGEST_KEY_MESSAGE
+) -> dict[str, bytes]:
+    """Each hospital's part, if all are there and nobody else's, in no more bytes than may be."""
+    if len(data) > most:
+        raise BadMessage(
+            f"{len(data):,} bytes are more than the {most:,} there may be", where=where
+        )
     try:
         parts = {name: bytes.fromhex(part) for name, part in json.loads(data).items()}
     except (ValueError, AttributeError, TypeError, RecursionError):

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from tripheno.errors import BadMessage
 from tripheno.exchange.channel import Channel
 from tripheno.exchange.keys import read_bundle
+from tripheno.exchange.messages import LARGEST_MESSAGE
 from tripheno.exchange.secure import ServerSums
 from tripheno.vocabulary.hospital_key import (
     HospitalKeyDesk,
@@ -78,7 +79,8 @@ class TokenDesk:
         return json.dumps(tokens, sort_keys=True).encode()
 
     def _read_places(self, data: bytes) -> bytes:
-        own = read_bundle(data, self.desk.keys.roster, where=self.name)[self.name]
+        roster = self.desk.keys.roster
+        own = read_bundle(data, roster, where=self.name, most=LARGEST_MESSAGE)[self.name]
         plain = decrypt(self.desk.keys.server_secret, "places", own, where=self.name)
         try:
             found = {
