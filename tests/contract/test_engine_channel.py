@@ -3,16 +3,20 @@
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
-from tripheno.errors import EngineRefused
+from tripheno import __version__
+from tripheno.errors import EngineRefused, NotApproved, OtherProtocol
 from tripheno.exchange.channel import Channel, Responder
 from tripheno.federation.channel import EngineChannel
+from tripheno.federation.doorkeeper import Doorkeeper
 from tripheno.federation.session import Session, write_job
 from tripheno.testing.channel_contract import HOSPITALS, ChannelContract
 from tripheno.testing.engine_federation import EngineFederation
 from tripheno.testing.federation_processes import wait_until
+from tripheno.testing.small_study import seated
 
 # the engine leaves the sockets of a login that failed to the garbage collector
 pytestmark = [
@@ -68,3 +72,45 @@ def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, wher
         wait_until("the end of the job", lambda: session.over(number), 60)
         assert session.over(number) != "FINISHED:COMPLETED"
     assert not marker.exists()
+
+
+class Closed(Doorkeeper):
+    """The door of a hospital whose officer approved nothing."""
+
+    def check(self):
+        raise NotApproved("there is no approval", where="harbour")
+
+
+def with_another_study(around):
+    around.sit("harbour", protocol=replace(around.protocol, study="another"))
+    return around.responder("harbour")
+
+
+def with_another_version(around):
+    answer = around.responder("harbour")
+    return lambda step, data: answer(step, data.replace(__version__.encode(), b"9.9.9"))
+
+
+def without_approval(around):
+    around.sit("harbour", door=Closed())
+    return around.responder("harbour")
+
+
+@pytest.mark.parametrize(
+    ("seat", "fault", "words"),
+    [
+        (with_another_study, OtherProtocol, "federation.toml"),
+        (with_another_version, OtherProtocol, "tripheno 9.9.9"),
+        (without_approval, NotApproved, "no approval"),
+    ],
+)
+def test_a_hospital_that_does_not_agree_stops_the_study_over_the_engine(
+    tmp_path, seat, fault, words
+):
+    around = seated(tmp_path)
+    for name in around.protocol.names:
+        _made["counters"][name].respond_with(around.responder(name))
+    _made["counters"]["harbour"].respond_with(seat(around))
+    with pytest.raises(fault, match=f"harbour.*{words}|{words}.*harbour") as refused:
+        around.run(EngineChannel(_made["line"]))
+    assert refused.value.exit_code == 4

@@ -15,7 +15,7 @@ import typer
 from tripheno.cli.console import Format, FormatOption, show_event
 from tripheno.cli.preview import FederationOption, SiteOption, settings
 from tripheno.cli.setting_up import Folder, need_the_engine, study_of
-from tripheno.errors import CoordinatorUnreachable, NameTaken
+from tripheno.errors import CoordinatorUnreachable, NameTaken, UnknownMember
 
 if TYPE_CHECKING:
     from tripheno.federation.hospital_desk import Finished, HospitalFile
@@ -76,6 +76,8 @@ def join(
     from tripheno.federation.supervision import Supervised, agent_words
 
     protocol, site = settings(site_file, federation_file)
+    if site.name not in protocol.names:
+        raise UnknownMember(f"'{site.name}' is no member of the study", where="federation.toml")
     home, journal = HospitalHome(site), Journal(site.state, show_event(form))
     with ExitStack() as stack:
         stack.enter_context(alone(site.state / "joined", site.name))

@@ -1,113 +1,14 @@
-"""Three hospitals of a small study in one process, each with its own folder."""
+"""A small study around a table, for every test that asks for one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tripheno.exchange.channel import InProcessChannel
-from tripheno.exchange.keys import Identity, fingerprint_of, from_seed
-from tripheno.federation.checkpoints import Checkpoints
-from tripheno.federation.coordination import Result, Study, coordinate
-from tripheno.federation.hospital_desk import Finished, HospitalDesk, HospitalFile
-from tripheno.protocol.agreed import CodeList, Member, Operation, Protocol, Thresholds
-from tripheno.records.events import CountingRule
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
-from tripheno.solver.settings import SolverSettings
-from tripheno.tensor.count_tensor import CountTensor
-
-CODES = {"medication": 24, "diagnosis": 20}
-
-
-@cache
-def tensors() -> dict[str, CountTensor]:
-    settings = SyntheticSettings(patients_per_hospital=(90, 80, 70), codes_per_mode=CODES, seed=4)
-    network = synthetic_network(settings)
-    return {h.name.lower(): CountTensor.from_events(h.events) for h in network.hospitals}
-
-
-def identities() -> dict[str, Identity]:
-    return {n: Identity.from_bytes(from_seed(9, n)("ed25519")) for n in tensors()}
-
-
-def protocol(method: str = "trip", alignment: str = "tokens", **changes: object) -> Protocol:
-    lists = ()
-    modes = next(iter(tensors().values())).modes
-    if alignment == "vocabulary":
-        known = {mode: set() for mode in modes}
-        for tensor in tensors().values():
-            for axis in tensor.axes:
-                known[axis.mode] |= set(axis.codes)
-        lists = tuple(
-            CodeList(mode, "list.txt", tuple(sorted({*codes, "never used"})))
-            for mode, codes in known.items()
-        )
-    made = Protocol(
-        study="small",
-        rule=CountingRule(modes=modes),
-        solver=SolverSettings(
-            n_components=4, method=method, max_iter=9, seed=3, tol=1e-12, most_inner_steps=3
-        ),
-        alignment=alignment,
-        lists=lists,
-        thresholds=Thresholds(11, 50),
-        members=tuple(Member(n, fingerprint_of(i.public)) for n, i in identities().items()),
-        test=True,
-        operation=Operation("localhost:8002", 60, 3),
-    )
-    return replace(made, **changes)
-
-
-@dataclass
-class Table:
-    """Everybody around one in-process channel."""
-
-    folder: Path
-    protocol: Protocol
-    desks: dict[str, HospitalDesk] = field(default_factory=dict)
-    ends: dict[str, Finished] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
-    before: Callable[[str, str], None] = lambda _name, _step: None
-
-    def sit(self, name: str, **changes: object) -> None:
-        """A hospital takes its seat: as new, with what is on its disk."""
-        file = HospitalFile(
-            name=name,
-            tensor=tensors()[name],
-            protocol=self.protocol,
-            identity=identities()[name],
-            store=lambda run, name=name: Checkpoints(self.folder / name / run),
-            finished=lambda _run, end, name=name: self.ends.__setitem__(name, end),
-        )
-        self.desks[name] = HospitalDesk(replace(file, **changes))
-
-    def channel(self) -> InProcessChannel:
-        """The line to everybody."""
-
-        def responder(name: str) -> Callable[[str, bytes], bytes]:
-            def respond(step: str, data: bytes) -> bytes:
-                self.before(name, step)
-                return self.desks[name].respond(step, data)
-
-            return respond
-
-        return InProcessChannel({name: responder(name) for name in self.protocol.names})
-
-    def run(self, channel: InProcessChannel | None = None, **told: object) -> Result:
-        """The coordinator's side, as a process that has just been started."""
-        store = Checkpoints(self.folder / "coordinator")
-        study = Study(self.protocol, "run-1", store, **{"say": self.said.append, **told})
-        return coordinate(study, channel or self.channel())
+from tripheno.testing.small_study import Table, seated
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Callable[..., Table]:
-    def make(**settings: object) -> Table:
-        made = Table(tmp_path, protocol(**settings))
-        for name in made.protocol.names:
-            made.sit(name)
-        return made
-
-    return make
+    return partial(seated, tmp_path)

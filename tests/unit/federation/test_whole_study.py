@@ -24,8 +24,7 @@ from tripheno.privacy.labels import answer_labels
 from tripheno.protocol.agreed import protocol_hash
 from tripheno.solver.federated import solve_federated
 from tripheno.tensor.factors import leading_positions
-
-from .conftest import tensors
+from tripheno.testing.small_study import tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
 
