@@ -17,8 +17,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from tripheno.cli.main import app
+from tripheno.protocol.agreed import read_protocol
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.testing.engine_federation import free_port
 from tripheno.testing.federation_processes import ended, wait_until
@@ -188,3 +190,39 @@ def test_a_unit_names_the_account_and_the_folders_of_the_guide(name):
     assert service["ReadWritePaths"] == service["WorkingDirectory"]
     assert f"systemctl enable --now tripheno-{name}\n" in GUIDE
     assert "MemoryDenyWriteExecute" not in service
+
+
+def test_a_study_is_written_with_its_members_and_the_key_of_the_coordinator(tmp_path):
+    members = [f"--member={name}={number:064x}" for number, name in enumerate(HOSPITALS)]
+    words = ["init", "coordinator", "--folder", str(tmp_path), *members]
+    made = json.loads(CliRunner().invoke(app, [*words, "--format", "json"]).stdout)
+    protocol = read_protocol(tmp_path / "federation.toml")
+    assert protocol.names == HOSPITALS
+    assert protocol.coordinator == made["fingerprint"]
+
+
+def test_brackets_in_a_message_are_shown_as_they_are(tmp_path):
+    runner = CliRunner()
+    assert runner.invoke(app, ["init", "coordinator", "--folder", str(tmp_path)]).exit_code == 0
+    done = runner.invoke(app, ["check", "--federation", str(tmp_path / "federation.toml")])
+    assert done.exit_code == 2
+    assert "add [[members]]" in done.stdout
+
+
+def test_a_member_without_a_whole_fingerprint_is_refused(tmp_path):
+    words = ["init", "coordinator", "--folder", str(tmp_path), "--member", "northfield=12ab"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "the fingerprint of 'northfield'" in done.stderr
+    assert not (tmp_path / "federation.toml").exists()
+
+
+def test_a_finished_run_is_not_replaced_unasked(tmp_path):
+    members = [f"--member={name}={number:064x}" for number, name in enumerate(HOSPITALS)]
+    CliRunner().invoke(app, ["init", "coordinator", "--folder", str(tmp_path), *members])
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    words = ["run", "--folder", str(tmp_path), "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "holds a finished run" in done.stderr
