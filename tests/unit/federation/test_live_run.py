@@ -14,8 +14,7 @@ from tripheno.federation.home import CoordinatorHome, alone
 from tripheno.federation.journal import Journal
 from tripheno.federation.line import Awaited
 from tripheno.progress import ProgressLog, Status, read_status
-
-from .conftest import protocol, tensors
+from tripheno.testing.small_study import protocol, tensors
 
 
 def lines(path):
