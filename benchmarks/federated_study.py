@@ -86,7 +86,7 @@ def measure_study(plan: StudyPlan, say: Say) -> dict[str, Any]:
         say(f"{plan.hospitals} hospitals: serve, join, run")
         found = _run(federation, Path(name) / "run")
         say(f"{plan.hospitals} hospitals: the same by simulate")
-        federation.simulate(Path(name) / "simulated", Path(name) / "sites", "--halves", "0")
+        federation.simulate(Path(name) / "simulated", Path(name) / "sites")
         same = factors(Path(name) / "run") == factors(Path(name) / "simulated")
         simulated = _pace(Path(name) / "simulated", found["rounds"])
     return {
