@@ -94,6 +94,8 @@ def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(
         assert json.loads(kept.read_text())["hash"] == check["head"]
         events = [json.loads(line)["event"] for line in federation.said(name).splitlines()]
         assert events[-3:] == ["joined", "finished", "left"]
+        seen = command("status", "--folder", federation.site(name))
+        assert (seen["last run"], seen["joined"]) == (own.name, False)
     found = command("status", "--folder", federation.coordinator)
     assert (found["state"], found["at work"]) == ("finished", False)
     no_code_is_logged(federation, tmp_path / "run")

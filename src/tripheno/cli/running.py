@@ -163,12 +163,13 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
     from tripheno.cli.preview import settings
     from tripheno.errors import TriphenoError
     from tripheno.federation.doorkeeper import today
-    from tripheno.federation.home import HospitalHome
+    from tripheno.federation.home import HospitalHome, is_held
     from tripheno.federation.preflight import check_dates
     from tripheno.privacy.approval import check_approval, read_approval
 
     protocol, site = settings(folder / "site.toml", folder / "federation.toml")
     found: dict[str, Any] = {"hospital": site.name, "study": protocol.study}
+    found["joined"] = is_held(site.state / "joined")
     try:
         check_approval(protocol, site, today())
         found["approval"] = f"good until {read_approval(site.approval).expires}"

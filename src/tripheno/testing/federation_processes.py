@@ -216,7 +216,7 @@ class FederationOnDisk:
         path = self.folder / f"{log}.log"
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
-    def simulate(self, out: Path, scratch: Path, *more: str) -> None:
+    def simulate(self, out: Path, scratch: Path) -> None:
         """The same study by `simulate`, which names hospitals by their folders."""
         sites = [scratch / name for name in self.names]
         for site in sites:
@@ -226,7 +226,7 @@ class FederationOnDisk:
             "simulate", *sites, "--out", out, "--method", self.method,
             *(part for pair in words for part in pair),
             "--min-cell", "11", "--order", "protocol", "--sums", "secure", "--no-compare",
-            *more,
+            "--halves", "0",
         )  # fmt: skip
 
 
