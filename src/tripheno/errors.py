@@ -83,10 +83,10 @@ class Diverged(RunFailed):
 
 
 class DiskFailed(RunFailed):
-    """A checkpoint or a log could not be written: the disk is full, or the folder not writable.
+    """A file could not be written: the disk is full, or the folder not writable.
 
-    Nothing was half-written. Free some space, and start the same command again: the run goes on
-    from the last checkpoint.
+    Nothing was half-written. Free some space, and start the same command again: a run of a
+    federation goes on from the last checkpoint, others begin anew.
     """
 
     code = "TRIP-E102"
@@ -96,7 +96,9 @@ def of_the_system(fault: OSError, *, where: str = "") -> RunFailed:
     """What the operating system reports, in the shape of ours."""
     no_room = fault.errno in (errno.ENOSPC, errno.EDQUOT)
     what = fault.strerror or type(fault).__name__
-    return DiskFailed(what, where=where) if no_room else RunFailed(what, where=where)
+    if no_room:
+        return DiskFailed(what, where=where, fix="free some space, and start the command again")
+    return RunFailed(what, where=where)
 
 
 # ── exit 2: settings ──────────────────────────────────────────────────────────────────────────

@@ -223,7 +223,7 @@ class TestSimulate:
         (run / "phenotypes.json.part").symlink_to(full)
         (run / "run.json").write_text("{}")
         done = tripheno("simulate", *sites, "--out", run, "--max-iter", 3, "--rank", 2, check=1)
-        assert "TRIP-E100 No space left on device" in done.stderr
+        assert "TRIP-E102 No space left on device" in done.stderr
         assert not (run / "run.json").exists()
 
 
