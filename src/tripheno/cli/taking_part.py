@@ -75,9 +75,7 @@ def join(
     from tripheno.federation.relay import Counter
     from tripheno.federation.supervision import Supervised, agent_words
 
-    protocol, site = settings(site_file, federation_file)
-    if site.name not in protocol.names:
-        raise UnknownMember(f"'{site.name}' is no member of the study", where="federation.toml")
+    protocol, site = _member_settings(site_file, federation_file)
     home, journal = HospitalHome(site), Journal(site.state, show_event(form))
     with ExitStack() as stack:
         stack.enter_context(alone(site.state / "joined", site.name))
@@ -98,13 +96,26 @@ def join(
         )  # fmt: skip
         told.wait()
         if engine.refused:
-            raise NameTaken(
-                f"the server has another process under the name {site.name}",
-                where=protocol.operation.address,
-                fix="stop the other one; if it is not yours, tell the coordinator: your key leaked",
-            )
+            raise _name_taken(site.name, protocol.operation.address)
         counter.wait_for_silence(SECONDS_FOR_LAST_WORDS if once else 0.0)
     journal.note("left", "left", result=True, hospital=site.name)
+
+
+def _member_settings(site_file: Path, federation_file: Path) -> tuple[Protocol, Site]:
+    """Both settings files of a hospital that is a member."""
+    protocol, site = settings(site_file, federation_file)
+    if site.name not in protocol.names:
+        raise UnknownMember(f"'{site.name}' is no member of the study", where="federation.toml")
+    return protocol, site
+
+
+def _name_taken(name: str, address: str) -> NameTaken:
+    """The server holds this name for somebody else who is alive."""
+    return NameTaken(
+        f"the server has another process under the name {name}",
+        where=address,
+        fix="stop the other one; if it is not yours, tell the coordinator: your key leaked",
+    )
 
 
 def _hospital_file(

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow.parquet as pq
@@ -24,10 +25,10 @@ WORKER, AGENT, SERVER = "worker_process", "client_train", "server_train"
 SECONDS_TO_FINISH = 300.0
 
 
-def federation_for_faults(folder: Path) -> FederationOnDisk:
+def federation_for_faults(folder: Path, **more: Any) -> FederationOnDisk:
     """A small study that keeps its state often and waits long enough for whoever was lost."""
     operation = {"round_seconds": 150, "checkpoint_every": 5}
-    made = FederationOnDisk(folder, MODEL, operation, method="exact")
+    made = FederationOnDisk(folder, MODEL, operation, method="exact", **more)
     made.prepare()
     return made
 

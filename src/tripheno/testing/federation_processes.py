@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +84,8 @@ class FederationOnDisk:
     records: Mapping[str, pa.Table] = field(default_factory=dict)  # else synthetic ones
     ingested: Mapping[str, Path] = field(default_factory=dict)  # what `ingest` wrote elsewhere
     command: Callable[..., dict[str, Any]] = command
+    host: str = "localhost"
+    before: Mapping[str, Sequence[str]] = field(default_factory=dict)  # words, by the log's name
 
     @property
     def coordinator(self) -> Path:
@@ -103,7 +105,7 @@ class FederationOnDisk:
 
     def write_settings(self) -> None:
         """`init` on every machine; the coordinator puts the fingerprints together."""
-        address = f"localhost:{free_port()}"
+        address = f"{self.host}:{free_port()}"
         folder = self.coordinator
         own = self.command("init", "coordinator", "--folder", folder, "--address", address)
         members = ""
@@ -191,7 +193,11 @@ class FederationOnDisk:
         """One of our commands as a process; what it says goes into a file."""
         with (self.folder / f"{log}.log").open("ab") as stream:
             return subprocess.Popen(  # noqa: S603
-                [*words_of_child(os.getpid(), "tripheno"), *map(str, words)],
+                [
+                    *self.before.get(log, ()),
+                    *words_of_child(os.getpid(), "tripheno"),
+                    *map(str, words),
+                ],
                 stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True,
                 env={**os.environ, "NO_COLOR": "1"},
             )  # fmt: skip

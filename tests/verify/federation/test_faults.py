@@ -19,6 +19,7 @@ from tripheno.testing.fault_stage import (
 )
 from tripheno.testing.federation_processes import command, kill, wait_until
 from tripheno.testing.link import linked
+from tripheno.testing.networks import HOST, two_networks
 from tripheno.testing.requirements import require, tool
 
 pytestmark = pytest.mark.verify
@@ -130,6 +131,23 @@ def test_a_link_that_is_cut_and_mended_costs_no_factor(
             time.sleep(20)
             assert stage.iteration() <= at + 1
             link.mend()
+        assert stage.finish() == undisturbed
+
+
+def test_a_cable_pulled_out_and_plugged_in_again_costs_no_factor(undisturbed, costs, tmp_path):
+    with ExitStack() as stack:
+        cable = stack.enter_context(two_networks())
+        before = dict.fromkeys(("serve", "run", "northfield", "harbour"), cable.words(cable.here))
+        before["lakeside"] = cable.words(cable.there)
+        federation = federation_for_faults(tmp_path / "faults", host=HOST, before=before)
+        stage = Stage(federation, tmp_path / "run", stack)
+        stage.wait_for(8)
+        with costs(stage):
+            cable.silence()
+            at = stage.iteration()
+            time.sleep(20)
+            assert stage.iteration() <= at + 1
+            cable.mend()
         assert stage.finish() == undisturbed
 
 
