@@ -22,6 +22,8 @@ autodoc_member_order = "bysource"
 nitpicky = False
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tripheno.css"]
 html_title = f"tripheno {release}"
 html_show_sphinx = False
 html_copy_source = False
