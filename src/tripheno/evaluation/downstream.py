@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from scipy.stats import rankdata
 
 from tripheno.evaluation.logistic import auc, fit_chosen, stratified_folds
 from tripheno.evaluation.stability import quiet_fit
@@ -86,9 +87,11 @@ def usefulness(
 
 
 def _standard(scores: np.ndarray) -> np.ndarray:
-    """Scores of one fold on a common footing, so that folds and repeats can be added."""
-    order = np.argsort(np.argsort(scores))
-    return np.asarray((order + 0.5) / len(scores))
+    """Scores of one fold on a common footing, so that folds and repeats can be added.
+
+    Equal scores get equal ranks: broken by the order of the file, a tie could tell the outcome.
+    """
+    return np.asarray((rankdata(scores) - 0.5) / len(scores))
 
 
 def _fold(

@@ -181,13 +181,14 @@ def _receive(state: HospitalState, news: FactorNews) -> HospitalState:
         return state
     scale = news.scale
     moved = bool((scale != 1.0).any())  # only a mode that has settled is brought to unit length
+    shared, dual = _put(state.shared_factors, n, news.factor), state.consensus_dual
     if state.settings.method == "trip":
         agreed = news.factor * scale if moved else news.factor
         step = agreed - state.local_factors[n]
         step *= state.penalties[n]
-        step += state.consensus_dual[n]
-        state = replace(state, consensus_dual=_put(state.consensus_dual, n, step))
-    state = replace(state, shared_factors=_put(state.shared_factors, n, news.factor))
+        step += dual[n]
+        dual = _put(dual, n, step)
+    state = replace(state, shared_factors=shared, consensus_dual=dual)
     return _lengthened(state, n, scale) if moved else state
 
 

@@ -147,8 +147,6 @@ def solve_sylvester(
     turned = rhs @ vectors
     small = other.T @ other
     projected = other.T @ turned
-    out = np.empty_like(turned)
-    for r, q in enumerate(eigenvalues):
-        inner = np.linalg.solve(q / weight * np.eye(len(small)) + small, projected[:, r])
-        out[:, r] = (turned[:, r] - other @ inner) / q
-    return np.asarray(out @ vectors.T)
+    systems = eigenvalues[:, None, None] / weight * np.eye(len(small)) + small
+    inner = np.linalg.solve(systems, projected.T[:, :, None])[:, :, 0].T
+    return np.asarray(((turned - other @ inner) / eigenvalues) @ vectors.T)
