@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from types import TracebackType
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from rich.console import Console
@@ -18,7 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tripheno.errors import TriphenoWarning
-from tripheno.solver.solution import Iteration
+
+if TYPE_CHECKING:
+    from tripheno.solver.solution import Iteration
 
 SECONDS_BETWEEN_LINES = 2.0
 
