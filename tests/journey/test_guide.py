@@ -67,9 +67,10 @@ class Reader:
         place.mkdir(exist_ok=True)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         env = {**os.environ, "PATH": path, "HOME": str(place), **self.heard}
+        pipe = subprocess.PIPE if wait else subprocess.DEVNULL
         process = subprocess.Popen(
             ["bash", "-euc", f"exec {command}"], cwd=place, env=env, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE if wait else subprocess.DEVNULL,
+            stdout=pipe, stderr=pipe,
             start_new_session=True,
         )  # fmt: skip
         self.stack.enter_context(ended(process))
