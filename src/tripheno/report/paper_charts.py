@@ -92,6 +92,7 @@ def time_chart(rows: Sequence[Row], experiment: str, title: str) -> alt.Chart:
         for (x, method), mean in sorted(means.items(), key=lambda pair: _order(pair[0])):
             place = x_label(x, experiment)
             lines.append({"x": place, "method": method, "part": part, "seconds": mean.mean})
+    places = list(dict.fromkeys(str(line["x"]) for line in lines))
     shown = alt.Chart(_data(lines)).mark_bar().encode(
         x=alt.X("method:N", title=None, sort=list(COLOURS), axis=alt.Axis(labelAngle=-60)),
         y=alt.Y("seconds:Q", title="Seconds", stack="zero"),
@@ -100,7 +101,7 @@ def time_chart(rows: Sequence[Row], experiment: str, title: str) -> alt.Chart:
             scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())),
         ),
         column=alt.Column(
-            "x:N", title=title, sort=None,
+            "x:N", title=title, sort=places,
             header=alt.Header(titleOrient="bottom", labelOrient="bottom"), spacing=6,
         ),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from tripheno.evaluation.paper.running import Grids
 from tripheno.evaluation.paper.seed_figures import SEED_TENSORS, SEED_UCSD, SEED_WORST_GAP
 from tripheno.evaluation.paper.tensors import Tensors
 from tripheno.evaluation.simulation import share_out
-from tripheno.report.paper_charts import over_repeats, x_label
+from tripheno.report.paper_charts import over_repeats, time_chart, x_label
 from tripheno.report.paper_page import verdicts, write_page
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
@@ -263,3 +263,9 @@ def test_the_csv_is_plain_csv(skew_run):
         rows = list(csv.DictReader(stream))
     assert len(rows) == 10
     assert {row["variant"] for row in rows if row["method"] == "trip"} == {"corrected", "released"}
+
+
+def test_times_stand_in_the_order_of_the_numbers_of_hospitals():
+    rows = [replace(ROW, x=float(hospitals)) for hospitals in (50, 2, 10, 1)]
+    drawn = time_chart(rows, "hospitals", "Number of hospitals").to_dict()
+    assert drawn["encoding"]["column"]["sort"] == ["1", "2", "10", "50"]
