@@ -26,11 +26,10 @@ from tripheno.protocol.key_files import read_identity
 from tripheno.testing.fault_stage import (
     WORKER,
     Stage,
-    factors_in,
     federation_for_faults,
     undisturbed_factors,
 )
-from tripheno.testing.federation_processes import command, ended, kill, wait_until
+from tripheno.testing.federation_processes import command, ended, factors, kill, wait_until
 
 SECONDS = 90.0
 
@@ -68,7 +67,7 @@ def test_a_killed_worker_and_a_killed_hospital_cost_no_factor(stage, tmp_path):
         wait_until("the last head", (log / "audit.head.json").exists, 20)
         assert command("audit", "verify", log)["ok"]
         own = federation.site(hospital) / "runs" / name
-        assert factors_in(own) == factors_in(stage.out)
+        assert factors(own) == factors(stage.out)
 
 
 # ── refusals ──────────────────────────────────────────────────────────────────────────────────

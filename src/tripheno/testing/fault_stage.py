@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow.parquet as pq
 
 from tripheno.testing.federation_processes import (
     FederationOnDisk,
-    command,
     descendants,
     ended,
+    factors,
     wait_until,
 )
 
@@ -35,25 +33,8 @@ def federation_for_faults(folder: Path, **more: Any) -> FederationOnDisk:
 
 def undisturbed_factors(federation: FederationOnDisk, folder: Path) -> dict[str, list[list[float]]]:
     """What a simulation of the same study finds."""
-    sites = [folder / name for name in federation.names]
-    for site in sites:
-        shutil.copytree(federation.site(site.name) / "events", site)
-    command(
-        "simulate", *sites, "--out", folder / "run", "--method", "exact", "--rank", MODEL["rank"],
-        "--max-iter", MODEL["max_iter"], "--seed", MODEL["seed"], "--tol", MODEL["tol"],
-        "--min-cell", "11", "--order", "protocol", "--sums", "secure", "--no-compare",
-    )  # fmt: skip
-    return factors_in(folder / "run")
-
-
-def factors_in(folder: Path) -> dict[str, list[list[float]]]:
-    """Every mode's components in a run folder."""
-    found = {}
-    for path in sorted((folder / "factors").glob("*.parquet")):
-        table = pq.read_table(path)
-        columns = [name for name in table.column_names if name.startswith("component_")]
-        found[path.stem] = [table[name].to_pylist() for name in columns]
-    return found
+    federation.simulate(folder / "run", folder)
+    return factors(folder / "run")
 
 
 class Stage:
@@ -105,4 +86,4 @@ class Stage:
         """What the study found in the end."""
         code = self.running.wait(timeout=SECONDS_TO_FINISH)
         assert code == 0, self.federation.said("run")
-        return factors_in(self.out)
+        return factors(self.out)
