@@ -282,6 +282,24 @@ def test_scales_follow_the_same_step_of_the_last_iteration():
     assert scales.exponents("iterate/2/1", layout)[0] == -29 + 6
 
 
+def test_scales_follow_the_last_step_on_the_mode_too():
+    layout = Layout.of({"x": np.zeros(1)})
+    scales, never = Scales(3), np.array([NARROWEST])
+    for step, total in (("iterate/1/0/1", 1.0), ("iterate/2/0/0", 1e9), ("iterate/2/1/0", 1e12)):
+        scales.learn(step, layout, np.array([60]), np.array([total]), never)
+    assert scales.exponents("iterate/2/0/1", layout)[0] == 30 + 6
+    assert scales.exponents("iterate/3/0/1", layout)[0] == 30 + 6
+    assert scales.exponents("iterate/3/1/1", layout)[0] == 40 + 6
+
+
+def test_a_sum_that_passes_zero_finds_its_scale_nearly_as_wide():
+    layout = Layout.of({"x": np.zeros(1)})
+    scales, never = Scales(3), np.array([NARROWEST])
+    for iteration, total in ((1, 1e9), (2, 1e-9), (3, 1e-9)):
+        scales.learn(f"iterate/{iteration}/0", layout, np.array([36]), np.array([total]), never)
+    assert scales.exponents("iterate/4/0", layout)[0] == 30 + 6 - 2
+
+
 # ── keys ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -343,13 +361,13 @@ def test_masks_are_hkdf_and_aes_as_the_standards_have_them():
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
     from tripheno.exchange.keys import expand, extract
-    from tripheno.exchange.secure import keystream
+    from tripheno.exchange.secure import Streams
 
     secret, info, salt = b"s" * 32, b"run|step", b"t" * 32
     assert expand(secret, info) == HKDFExpand(SHA256(), 32, info).derive(secret)
     assert expand(extract(salt, secret), info) == HKDF(SHA256(), 32, salt, info).derive(secret)
     cipher = Cipher(algorithms.AES256(expand(secret, info)), modes.CTR(bytes(16))).encryptor()
-    assert keystream(secret, info, 5).tobytes() == cipher.update(bytes(40))
+    assert Streams(5).under(secret, info).tobytes() == cipher.update(bytes(40))
 
 
 def test_a_fault_at_one_hospital_names_no_number():

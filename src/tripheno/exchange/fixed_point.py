@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -168,13 +169,18 @@ class Scales:
         self.hospitals = hospitals
         self._learnt: dict[tuple[str, bytes], np.ndarray] = {}
         self._too_narrow: dict[tuple[str, bytes], np.ndarray] = {}
+        self._peak: dict[tuple[str, bytes], np.ndarray] = {}
 
     def exponents(self, step: str, layout: Layout) -> np.ndarray:
-        """For the same step of the last iteration; else for the last step of this layout."""
-        for key in (_key(step, layout), ("", layout.digest)):
-            if key in self._learnt:
-                return self._learnt[key]
-        return first_exponents(layout, self.hospitals)
+        """As wide as for the same step of the last iteration and for the last step on its mode.
+
+        A step that has neither goes by the last one of its layout.
+        """
+        keys = (_key(step, layout), _mode_key(step, layout))
+        known = [self._learnt[key] for key in keys if key in self._learnt]
+        if known:
+            return np.asarray(np.maximum.reduce(known))
+        return self._learnt.get(("", layout.digest), first_exponents(layout, self.hospitals))
 
     def widened(self, exponents: np.ndarray, overflow: np.ndarray, attempt: int) -> np.ndarray:
         """Wider lanes where a contribution did not fit; each attempt widens more."""
@@ -189,11 +195,13 @@ class Scales:
         Contributions of opposite sign can be much larger than their sum. ``failed`` are the widest
         exponents that were too narrow in this step (the narrowest of all where none was): halfway
         between them and those that worked is tried next, and they are forgotten slowly.
+        A sum's size is forgotten slowly too: one that passes zero is soon as large as ever.
         """
         largest = np.zeros(layout.lanes)
         np.maximum.at(largest, layout.lane_of, np.abs(total))
-        needed = np.frexp(largest)[1].astype(np.int64)
         key, used = _key(step, layout), used.astype(np.int64)
+        needed = np.where(largest > 0.0, np.frexp(largest)[1], NARROWEST).astype(np.int64)
+        needed = np.maximum(needed, self._peak.get(key, needed) - 1)
         before = self._too_narrow.get(key, np.full(layout.lanes, float(NARROWEST)))
         narrow = np.where(failed > NARROWEST, failed, before - FORGETTING)
         floor = np.where(used - narrow > HEADROOM, (narrow + used) // 2, narrow + HEADROOM)
@@ -203,14 +211,15 @@ class Scales:
         small = np.where(narrow > NARROWEST, floor, small)
         following = np.where(largest > 0.0, np.maximum(needed + HEADROOM, floor), small)
         following = np.clip(following, NARROWEST, WIDEST).astype("<i2")
-        self._too_narrow[key] = narrow
+        self._too_narrow[key], self._peak[key] = narrow, needed
         self._learnt[key] = self._learnt["", layout.digest] = following
+        self._learnt[_mode_key(step, layout)] = following
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """What was learnt, to be kept with a checkpoint."""
         found = {}
-        for kind, learnt in (("learnt", self._learnt), ("narrow", self._too_narrow)):
-            for (step, digest), lanes in learnt.items():
+        for kind, known in self._kinds().items():
+            for (step, digest), lanes in known.items():
                 found[f"{kind}|{digest.hex()}|{step}"] = lanes.astype("<f8")
         return found
 
@@ -218,17 +227,18 @@ class Scales:
         """Go on with what was learnt before."""
         for name, lanes in arrays.items():
             kind, digest, step = name.split("|", 2)
-            key = (step, bytes.fromhex(digest))
-            if kind == "learnt":
-                self._learnt[key] = lanes.astype("<i2")
-            else:
-                self._too_narrow[key] = lanes
+            exact = lanes if kind == "narrow" else lanes.astype("<i2")
+            self._kinds()[kind][step, bytes.fromhex(digest)] = exact
+
+    def _kinds(self) -> dict[str, dict[tuple[str, bytes], np.ndarray]]:
+        return {"learnt": self._learnt, "narrow": self._too_narrow, "peak": self._peak}
 
 
 def _key(step: str, layout: Layout) -> tuple[str, bytes]:
     """A step without its iteration: the first number in its name."""
-    parts = step.split("/")
-    number = next((n for n, part in enumerate(parts) if part.isdigit()), None)
-    if number is not None:
-        parts[number] = "*"
-    return "/".join(parts), layout.digest
+    return re.sub(r"/\d+", "/*", step, count=1), layout.digest
+
+
+def _mode_key(step: str, layout: Layout) -> tuple[str, bytes]:
+    """A step without its iteration and its number on the mode, where it has one."""
+    return re.sub(r"/\d+(/\d+)/\d+", r"/*\1/*", step, count=1), layout.digest

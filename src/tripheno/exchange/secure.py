@@ -69,26 +69,26 @@ RETRY = re.compile(r"^(?P<step>.+)/retry(?P<number>[1-9][0-9]?)$")
 
 @lru_cache(maxsize=8)
 def _nothing(size: int) -> bytes:
-    """Zeros to encrypt; a run has few sizes, and asks for them thousands of times."""
+    """Zeros to encrypt, the same for all hospitals of one process."""
     return bytes(size)
 
 
-def keystream(secret: bytes, info: bytes, words: int, room: bytearray | None = None) -> np.ndarray:
-    """AES-256-CTR under a key made for one step and used once, so the counter starts at 0.
+class Streams:
+    """Streams of so many words, each made in the place of the last one.
 
-    ``room`` is a place for the words that the next stream may overwrite: fresh memory for every
-    stream takes several times as long as the cipher itself.
+    Fresh memory for every stream would take several times as long as the cipher itself.
     """
-    if room is None:
-        room = stream_room(words)
-    cipher = Cipher(AES(expand(secret, info)), _FROM_ZERO).encryptor()
-    cipher.update_into(_nothing(8 * words), room)
-    return np.frombuffer(room, dtype="<u8", count=words)
 
+    def __init__(self, words: int) -> None:
+        self._nothing = _nothing(8 * words)
+        self._room = bytearray(8 * words + BLOCK_BYTES)  # the cipher asks for a block to spare
+        self._words = np.frombuffer(self._room, dtype="<u8", count=words)
 
-def stream_room(words: int) -> bytearray:
-    """Room for so many words of a stream; the cipher asks for a block to spare."""
-    return bytearray(8 * words + BLOCK_BYTES)
+    def under(self, secret: bytes, info: bytes) -> np.ndarray:
+        """AES-256-CTR under a key made for one step and used once, so the counter starts at 0."""
+        cipher = Cipher(AES(expand(secret, info)), _FROM_ZERO).encryptor()
+        cipher.update_into(self._nothing, self._room)
+        return self._words
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class HospitalSums(Sums):
         self._last: tuple[str, Arrays] | None = None
         self._last_answer: tuple[str, bytes] | None = None
         self._retries = 0
-        self._room = bytearray()
+        self._streams: dict[int, Streams] = {}  # by their words: a run has few lengths
 
     def answer_keys(self, step: str, data: bytes) -> bytes:
         """One round of the key agreement."""
@@ -230,7 +230,7 @@ class HospitalSums(Sums):
         numbers, overflow = encode(layout, layout.flat(arrays), exponents, self._size)
         if overflow.any():
             lost = overflow[layout.lane_of]
-            noise = keystream(self.desk.own_secret, self._info(step, layout), layout.size)
+            noise = Streams(layout.size).under(self.desk.own_secret, self._info(step, layout))
             numbers = np.where(lost, noise, numbers)
         return np.concatenate([numbers, overflow.astype("<u8"), np.ones(1, dtype="<u8")])
 
@@ -238,13 +238,14 @@ class HospitalSums(Sums):
         """Words + Σ_{j>i} stream(i,j) − Σ_{j<i} stream(i,j), modulo 2⁶⁴."""
         masked, own = words.copy(), self.roster.index(self.name)
         info = self._info(step, layout)
-        if len(self._room) < words.nbytes + BLOCK_BYTES:
-            self._room = stream_room(len(words))
+        if len(words) not in self._streams:
+            self._streams[len(words)] = Streams(len(words))
+        streams = self._streams[len(words)]
         for place, name in enumerate(self.roster.names):
             if place > own:
-                masked += keystream(self.desk.secrets[name], info, len(words), self._room)
+                masked += streams.under(self.desk.secrets[name], info)
             elif place < own:
-                masked -= keystream(self.desk.secrets[name], info, len(words), self._room)
+                masked -= streams.under(self.desk.secrets[name], info)
         return masked
 
     def _info(self, step: str, layout: Layout) -> bytes:

@@ -55,7 +55,7 @@ class SolverSettings:
     inner_tolerance: float = 1e-4  # this share of itself in the opening iterations,
     later_tolerance: float = 1e-3  # and this one later
     opening: int = 15  # iterations that decide which optimum the run ends in
-    relaxation: float = 1.0  # Boyd's α, 1.6 over-relaxes
+    relaxation: float = 1.6  # Boyd's α: above 1, a hospital's step is lengthened
     split_dual_start: float = 0.0  # Y₀
     residual_tolerance: float = 1e-3  # Boyd's relative tolerance
     balance_until: int = 50  # residual balancing is frozen after this iteration

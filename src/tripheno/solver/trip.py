@@ -21,7 +21,7 @@ from tripheno.solver.settings import SolverSettings
 from tripheno.vocabulary.axis import Axis
 
 BALANCE_RATIO = 10.0  # Boyd's μ: residuals further apart than this move the penalty
-BALANCE_RANGE = 32.0  # and c leaves its first value by this factor at most
+BALANCE_RANGE = 4.0  # and c leaves its first value by this factor at most
 RELEASED_GROWTH = 1.1
 RELEASED_SPLIT_PENALTY = 1e-10
 
@@ -82,11 +82,11 @@ class TripServer(ServerMethod):
     def absorb(self, state: ServerState, n: int, inner: int, total: Contribution) -> ServerState:
         """A from the sum of proposals, then B and Y; unit columns once it settled."""
         assert isinstance(total, Proposal)  # what empty_sum promised
-        penalty, before = state.penalties[n], state.last_factors[n]
+        penalty, before = state.penalties[n], state.shared_factors[n]
         omega, omega_squared = total.penalty
         proposals = total.proposal
         if self.normalise:
-            proposals = proposals + penalty.given_back(before)
+            proposals = proposals + penalty.given_back(state.last_factors[n])
         split = penalty.distinctness > 0.0 or self.printed
         if not split:
             factor = penalty.minimise(np.diag(omega), proposals)
@@ -106,7 +106,7 @@ class TripServer(ServerMethod):
                 split_factors=_put(after.split_factors, n, b),
                 split_dual=_put(after.split_dual, n, y),
             )
-        moved = float((((after.shared_factors[n] - before) ** 2) * omega_squared).sum())
+        moved = float((((factor - before) ** 2) * omega_squared).sum())
         residuals = list(state.dual_residual)
         residuals[n] = moved
         return replace(after, dual_residual=tuple(residuals), settled=settled)
@@ -154,7 +154,8 @@ class TripServer(ServerMethod):
         """Balance the residuals through c for a while; grow ω as the released program does.
 
         One hospital agrees with itself: its primal residual is nothing, and c, halved for ever,
-        would leave the factors to the split copy's μ alone. So c stays within a range.
+        would leave the factors to the split copy's μ alone. Doubled for ever, c would hold the
+        factor where it is, and a consensus that cannot move looks settled. So c stays in a range.
         """
         penalty = state.penalty
         if self.released:

@@ -67,7 +67,7 @@ def run():
     """Every byte that went up in a whole `trip` run, and what hospitals had contributed."""
     sent, contributed, streams = [], [], []
     patch = pytest.MonkeyPatch()
-    round_trip, respond, stream = InProcessChannel.round, Hospital.respond, secure.keystream
+    round_trip, respond, stream = InProcessChannel.round, Hospital.respond, secure.Streams.under
 
     def listening(channel, step, broadcast):
         answers = round_trip(channel, step, broadcast)
@@ -86,13 +86,14 @@ def run():
             contributed.append((name, answer.arrays()))
         return answer
 
-    def streaming(secret, info, words, room=None):
-        streams.append((secret, info, words))
-        return stream(secret, info, words, room)
+    def streaming(self, secret, info):
+        words = stream(self, secret, info)
+        streams.append((secret, info, len(words)))
+        return words
 
     patch.setattr(InProcessChannel, "round", listening)
     patch.setattr(Hospital, "respond", remembering)
-    patch.setattr(secure, "keystream", streaming)
+    patch.setattr(secure.Streams, "under", streaming)
     tensors = planted(1).hospitals
     solution = fit(tensors, SolverSettings(RANK, seed=1, max_iter=12), sums=SecureSums(3))
     patch.undo()
