@@ -56,21 +56,66 @@ def paper(
         int, typer.Option(help="Starts of every model whose phenotypes are named.", min=1)
     ] = 16,
     seed: Annotated[int, typer.Option(help="Seed of records, splits and starts.", min=0)] = 0,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            help="Processes that share the repeats; their seconds disturb each other. "
+            "0: as many as cores at scales up to 0.05, else one.",
+            min=0,
+        ),
+    ] = 0,
+    share: Annotated[str, typer.Option(hidden=True)] = "0/1",
     form: FormatOption = Format.text,
 ) -> None:
     """Run the seed paper's experiments. Interrupt at will: the same command goes on later."""
     from tripheno.evaluation.paper.plan import PaperSettings
+    from tripheno.evaluation.paper.shares import jobs_for
     from tripheno.report.paper_page import write_page
 
+    number, _, of = share.partition("/")
     settings = PaperSettings(
         data.value, path, scale, repeats, rank, constraint.value,
-        max_iter=max_iter, seed=seed, starts=starts,
+        max_iter=max_iter, seed=seed, starts=starts, share=(int(number), int(of)),
     )  # fmt: skip
     out_dir.mkdir(parents=True, exist_ok=True)
     with Progress() as progress:
+        if settings.share == (0, 1) and experiment is not ExperimentChoice.downstream:
+            _run_in_shares(experiment, out_dir, settings, jobs_for(settings, jobs), progress)
         _run(experiment, out_dir, settings, progress)
+        if settings.share != (0, 1):
+            return
         page = write_page(out_dir)
     _show(out_dir, page, form)
+
+
+def _run_in_shares(
+    experiment: ExperimentChoice,
+    folder: Path,
+    settings: PaperSettings,
+    jobs: int,
+    progress: Progress,
+) -> None:
+    """Let several processes measure, and gather what they or their forerunners have measured."""
+    from tripheno.evaluation.paper.shares import deal, gather, run_shares
+
+    gather(folder, settings)
+    if jobs == 1:
+        return
+    deal(folder, settings, jobs)
+    try:
+        run_shares(folder, _words(experiment, settings), jobs, progress.say)
+    finally:
+        gather(folder, settings)
+
+
+def _words(experiment: ExperimentChoice, settings: PaperSettings) -> list[str]:
+    """The command that measures what these settings ask for."""
+    words = ["paper", experiment.value]
+    if settings.path is not None:
+        words.append(str(settings.path))
+    for name in ("data", "scale", "repeats", "rank", "constraint", "max_iter", "starts", "seed"):
+        words += [f"--{name.replace('_', '-')}", str(getattr(settings, name))]
+    return words
 
 
 def _run(

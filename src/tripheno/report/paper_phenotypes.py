@@ -28,7 +28,7 @@ def run_phenotypes(folder: Path, settings: PaperSettings, say: Say) -> int:
     ledger = Ledger(folder, "phenotypes", settings.to_dict())
     missing = [
         repeat
-        for repeat in range(settings.repeats)
+        for repeat in settings.own_repeats
         if not (folder / f"phenotypes-{repeat}.json").is_file()
     ]
     for done, repeat in enumerate(missing):

@@ -126,7 +126,7 @@ def test_every_hospital_has_a_patient_even_where_there_are_few():
 
 
 def test_what_says_most_is_measured_first():
-    tasks = tasks_of(("nonzeros", "skew"), 2)
+    tasks = tasks_of(("nonzeros", "skew"), range(2))
     first = tasks[: len(ESSENTIAL) * (4 + 5)]
     assert {task.contender for task in first} == set(ESSENTIAL)
     assert {task.repeat for task in first} == {0}

@@ -157,7 +157,19 @@ class Ledger:
 
     def add(self, row: Row, about: dict[str, Any]) -> None:
         """Keep a row, and what there is to say about its run."""
-        self.notes["runs"][_name(row)] = about
+        self._keep([row], {_name(row): about})
+
+    def take(self, other: Ledger, repeats: range) -> None:
+        """Keep what another ledger of the same experiment has besides, of these repeats."""
+        rows = [
+            row for row in other.rows.values() if row.repeat in repeats and row.key not in self.rows
+        ]
+        if "tensors" in other.notes:
+            self.notes.setdefault("tensors", {}).update(other.notes["tensors"])
+        self._keep(rows, {_name(row): other.about(row) for row in rows})
+
+    def _keep(self, rows: list[Row], runs: dict[str, Any]) -> None:
+        self.notes["runs"] |= runs
         write_json(self.json, self.notes)
-        append_lines(self.csv, COLUMNS, [asdict(row)])
-        self.rows[row.key] = row
+        append_lines(self.csv, COLUMNS, [asdict(row) for row in rows])
+        self.rows |= {row.key: row for row in rows}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -37,6 +37,7 @@ class PaperSettings:
     tol: float = 1e-6
     seed: int = 0
     starts: int = 16  # for naming phenotypes: the same number for everybody
+    share: tuple[int, int] = (0, 1)  # every second repeat from the first on would be (0, 2)
 
     def __post_init__(self) -> None:
         faults = []
@@ -50,10 +51,17 @@ class PaperSettings:
             faults.append(f"scale must lie between 0 and 1, not {self.scale}")
         if self.repeats < 1 or self.starts < 1:
             faults.append("repeats and starts must be 1 or more")
+        if not 0 <= self.share[0] < self.share[1]:
+            faults.append(f"there is no share {self.share[0]}/{self.share[1]} of the repeats")
         if faults:
             raise SettingsError(
                 "; ".join(faults), where="paper", fix="as in: --data mimic /path/to/mimic-iii"
             )
+
+    @property
+    def own_repeats(self) -> range:
+        """The repeats that are this process's to measure: all, unless it has a share."""
+        return range(self.share[0], self.repeats, self.share[1])
 
     def solver(self, repeat: int) -> SolverSettings:
         """The solver's settings of one repeat: every method begins at the same start."""
@@ -68,9 +76,9 @@ class PaperSettings:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """What must be equal for rows to belong together: not the number of repeats."""
+        """What must be equal for rows to belong together: not how many repeats, nor whose."""
         named = {**asdict(self), "path": None if self.path is None else self.path.name}
-        del named["repeats"]
+        del named["repeats"], named["share"]
         return named
 
 
@@ -153,14 +161,14 @@ def contenders_of(experiment: str) -> tuple[Contender, ...]:
     return ESSENTIAL if experiment.startswith("sums") else CONTENDERS
 
 
-def tasks_of(experiments: tuple[str, ...], repeats: int) -> list[Task]:
+def tasks_of(experiments: tuple[str, ...], repeats: Iterable[int]) -> list[Task]:
     """Every row of the experiments, those first that say most if the run is cut short."""
 
     def every() -> Iterator[tuple[tuple[int, ...], Task]]:
         for e, experiment in enumerate(experiments):
             for p, point in enumerate(points_of(experiment)):
                 for c, contender in enumerate(contenders_of(experiment)):
-                    for repeat in range(repeats):
+                    for repeat in repeats:
                         tier = int(contender not in ESSENTIAL or experiment.startswith("sums"))
                         order = (int(repeat > 0), tier, repeat, e, p, c)
                         yield order, Task(experiment, point, contender, repeat)

@@ -38,6 +38,7 @@ from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.warm_up import warm_up
 
 Say = Callable[[str], None]
+ITERATIONS = "iterations.csv"  # the error after every iteration
 GRIDS = ("nonzeros", "hospitals", "skew", "case-mix", "sums-plain", "sums-secure")
 CURVE_COLUMNS = tuple(field.name for field in fields(CurvePoint))
 
@@ -54,14 +55,14 @@ class Grids:
 
     def run(self, experiments: tuple[str, ...]) -> int:
         """Measure every row that is missing; say how many there were to measure."""
-        tasks = [t for t in tasks_of(experiments, self.settings.repeats) if not self._has(t)]
+        tasks = [t for t in tasks_of(experiments, self.settings.own_repeats) if not self._has(t)]
         if tasks:
             warm_up(self.settings.rank, self.say)
         started = time.perf_counter()
         for done, task in enumerate(tasks):
             row = self._measure(task)
             self.say(_progress(done + 1, len(tasks), task, row, time.perf_counter() - started))
-        if "nonzeros" in experiments:
+        if "nonzeros" in experiments and 0 in self.settings.own_repeats:
             self._curves()
         return len(tasks)
 
@@ -146,7 +147,7 @@ class Grids:
 
     def _curves(self) -> None:
         """The error over iterations and over bytes, for the first repeat."""
-        path = self.folder / "iterations.csv"
+        path = self.folder / ITERATIONS
         present = {(line["x"], line["method"], line["variant"]) for line in read_lines(path)}
         for point in (p for p in points_of("nonzeros") if p.window in CURVES):
             x = self._x("nonzeros", point, build=True)
