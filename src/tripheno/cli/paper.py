@@ -64,7 +64,7 @@ def paper(
             min=0,
         ),
     ] = 0,
-    share: Annotated[str, typer.Option(hidden=True)] = "0/1",
+    share: Annotated[tuple[int, int], typer.Option(hidden=True)] = (0, 1),
     form: FormatOption = Format.text,
 ) -> None:
     """Run the seed paper's experiments. Interrupt at will: the same command goes on later."""
@@ -72,10 +72,9 @@ def paper(
     from tripheno.evaluation.paper.shares import jobs_for
     from tripheno.report.paper_page import write_page
 
-    number, _, of = share.partition("/")
     settings = PaperSettings(
         data.value, path, scale, repeats, rank, constraint.value,
-        max_iter=max_iter, seed=seed, starts=starts, share=(int(number), int(of)),
+        max_iter=max_iter, seed=seed, starts=starts, share=share,
     )  # fmt: skip
     out_dir.mkdir(parents=True, exist_ok=True)
     with Progress() as progress:

@@ -15,6 +15,7 @@ from tripheno.evaluation.paper.measuring import Reference, alignment_seconds, us
 from tripheno.evaluation.paper.plan import ESSENTIAL, PaperSettings, points_of, tasks_of
 from tripheno.evaluation.paper.running import Grids
 from tripheno.evaluation.paper.seed_figures import SEED_TENSORS, SEED_UCSD, SEED_WORST_GAP
+from tripheno.evaluation.paper.shares import deal, gather, jobs_for
 from tripheno.evaluation.paper.tensors import Tensors
 from tripheno.evaluation.simulation import share_out
 from tripheno.report.paper_charts import over_repeats, time_chart, x_label
@@ -136,7 +137,14 @@ def test_what_says_most_is_measured_first():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"data": "mimic"}, {"scale": 0.0}, {"scale": 1.5}, {"repeats": 0}, {"data": "paper"}],
+    [
+        {"data": "mimic"},
+        {"scale": 0.0},
+        {"scale": 1.5},
+        {"repeats": 0},
+        {"data": "paper"},
+        {"share": (2, 2)},
+    ],
 )
 def test_settings_that_cannot_be_used_are_refused(wrong):
     with pytest.raises(SettingsError):
@@ -199,6 +207,40 @@ def test_a_row_that_was_lost_is_the_only_one_measured_again(skew_run):
     again = (folder / "skew.csv").read_text().splitlines(keepends=True)
     same = slice(0, 7)  # all but seconds and bytes
     assert again[-1].split(",")[same] == lines[-1].split(",")[same]
+
+
+def test_shares_of_the_repeats_are_gathered_to_what_one_process_measures(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "SKEWS", (0.5,))
+    whole, shared = tmp_path / "whole", tmp_path / "shared"
+    three = replace(SMALL, repeats=3, max_iter=2)
+    Grids(whole, three, silent).run(("skew",))
+    Grids(shared, replace(three, repeats=1), silent).run(("skew",))
+    known = read_rows(shared / "skew.csv")
+    deal(shared, three, 2)
+    missing = [
+        Grids(shared / "shares" / str(n), replace(three, share=(n, 2)), silent).run(("skew",))
+        for n in range(2)
+    ]
+    assert missing == [5, 5]  # repeat 0 was known, 2 was the first share's, 1 the second's
+    gather(shared, three)
+    rows = read_rows(shared / "skew.csv")
+    assert rows[: len(known)] == known
+    assert {r.key: r.rmse_nonzeros for r in rows} == {
+        r.key: r.rmse_nonzeros for r in read_rows(whole / "skew.csv")
+    }
+    notes = json.loads((shared / "skew.json").read_text())["runs"]
+    assert notes["0.5 trip corrected 1"]["processes"] == 2
+    assert "processes" not in notes["0.5 trip corrected 0"]
+    assert not (shared / "shares").exists()
+    assert Grids(shared, three, silent).run(("skew",)) == 0
+
+
+def test_small_scales_use_every_core_and_large_ones_leave_seconds_alone(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert jobs_for(replace(SMALL, repeats=9), 0) == 4
+    assert jobs_for(replace(SMALL, repeats=3), 0) == 3
+    assert jobs_for(replace(SMALL, scale=1.0, repeats=9), 0) == 1
+    assert jobs_for(replace(SMALL, scale=1.0, repeats=9), 2) == 2
 
 
 def test_progress_names_the_row_and_what_is_left(skew_run):

@@ -101,7 +101,8 @@ class Grids:
             x, task.contender, repeat, tensors, self.settings.solver(repeat),
             reference=reference, sums=sums, alignment=alignment,
         )  # fmt: skip
-        return row, {**about, "sums": point.sums}
+        beside = {"processes": self.settings.share[1]} if self.settings.share[1] > 1 else {}
+        return row, {**about, "sums": point.sums, **beside}
 
     def _twin(self, task: Task) -> tuple[Row, dict[str, object]] | None:
         """The same run in another experiment: three equal hospitals stand in four of them."""

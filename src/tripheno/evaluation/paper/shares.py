@@ -45,7 +45,8 @@ def run_shares(folder: Path, words: Sequence[str], jobs: int, say: Say) -> None:
         started = []
         try:
             for number in range(jobs):
-                own = ["--share", f"{number}/{jobs}", "--out", str(folder / FOLDER / str(number))]
+                place = folder / FOLDER / str(number)
+                own = ["--share", str(number), str(jobs), "--out", str(place)]
                 child = subprocess.Popen(  # noqa: S603
                     [*words_of_child(os.getpid(), "tripheno"), *words, *own],
                     stdin=subprocess.DEVNULL,
