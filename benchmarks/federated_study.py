@@ -48,7 +48,7 @@ class StudyPlan:
     """How large, how long, and whether each preparing command is a process of its own."""
 
     hospitals: int
-    iterations: int = 10  # of `trip`: about twenty rounds each
+    iterations: int = 15  # of `trip`: about fifteen rounds each
     scale: float = 1.0
     apart: bool = True
 

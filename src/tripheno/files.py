@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -38,3 +41,11 @@ def append_line(path: Path, line: str, mode: int = 0o644) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a file for one process at a time; OSError while another one holds it."""
+    with path.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield

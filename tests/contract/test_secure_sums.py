@@ -298,6 +298,12 @@ def test_a_sum_that_passes_zero_finds_its_scale_nearly_as_wide():
     for iteration, total in ((1, 1e9), (2, 1e-9), (3, 1e-9)):
         scales.learn(f"iterate/{iteration}/0", layout, np.array([36]), np.array([total]), never)
     assert scales.exponents("iterate/4/0", layout)[0] == 30 + 6 - 2
+    restored = Scales(3)
+    restored.take(scales.to_arrays())
+    for known in (scales, restored):
+        known.learn("iterate/4/0", layout, np.array([34]), np.array([0.0]), never)
+        assert known.exponents("iterate/5/0", layout)[0] == 30 + 6 - 3
+        assert known.exponents("iterate/5/0", layout).dtype == np.dtype("<i2")
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────────────────────

@@ -62,4 +62,4 @@ def test_ctrl_c_and_kill_lose_no_row_and_the_same_command_goes_on(tmp_path, jobs
     assert len(rows) == len({row.key for row in rows}) == 50
     assert killed.items() <= {row.key: row for row in rows}.items()
     assert (tmp_path / "index.html").is_file()
-    assert not (tmp_path / "shares").exists()
+    assert not (tmp_path / ".tripheno-shares").exists()

@@ -69,15 +69,14 @@ def paper(
 ) -> None:
     """Run the seed paper's experiments. Interrupt at will: the same command goes on later."""
     from tripheno.evaluation.paper.plan import PaperSettings
-    from tripheno.evaluation.paper.shares import jobs_for
+    from tripheno.evaluation.paper.shares import at_work, jobs_for
     from tripheno.report.paper_page import write_page
 
     settings = PaperSettings(
         data.value, path, scale, repeats, rank, constraint.value,
         max_iter=max_iter, seed=seed, starts=starts, share=share,
     )  # fmt: skip
-    out_dir.mkdir(parents=True, exist_ok=True)
-    with Progress() as progress:
+    with at_work(out_dir, settings), Progress() as progress:
         if settings.share == (0, 1) and experiment is not ExperimentChoice.downstream:
             _run_in_shares(experiment, out_dir, settings, jobs_for(settings, jobs), progress)
         _run(experiment, out_dir, settings, progress)

@@ -209,7 +209,7 @@ class Scales:
         # a sum of nothing may be one of very small numbers
         small = np.maximum(used - FRACTION_BITS, np.minimum(used, SMALLEST))
         small = np.where(narrow > NARROWEST, floor, small)
-        following = np.where(largest > 0.0, np.maximum(needed + HEADROOM, floor), small)
+        following = np.where(needed > NARROWEST, np.maximum(needed + HEADROOM, floor), small)
         following = np.clip(following, NARROWEST, WIDEST).astype("<i2")
         self._too_narrow[key], self._peak[key] = narrow, needed
         self._learnt[key] = self._learnt["", layout.digest] = following
@@ -241,4 +241,5 @@ def _key(step: str, layout: Layout) -> tuple[str, bytes]:
 
 def _mode_key(step: str, layout: Layout) -> tuple[str, bytes]:
     """A step without its iteration and its number on the mode, where it has one."""
-    return re.sub(r"/\d+(/\d+)/\d+", r"/*\1/*", step, count=1), layout.digest
+    name, found = re.subn(r"/\d+(/\d+)/\d+", r"/*\1/*", step, count=1)
+    return (name, layout.digest) if found else _key(step, layout)

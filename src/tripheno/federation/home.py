@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from tripheno.errors import NameTaken, NoKit
 from tripheno.federation.checkpoints import Checkpoints, write_whole
 from tripheno.federation.line import Awaited, Seat
 from tripheno.federation.provisioning import LEAD, Address, Kit, Machine
-from tripheno.files import write_text
+from tripheno.files import held, write_text
 from tripheno.privacy.audit import Head
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.protocol.site import Site
@@ -38,10 +38,10 @@ from tripheno.protocol.site import Site
 def alone(folder: Path, who: str) -> Iterator[None]:
     """Hold a folder for one process at a time; a second one is refused."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / "lock").open("a") as stream:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            stack.enter_context(held(folder / "lock"))
+        except BlockingIOError:
             raise NameTaken(
                 f"{who} is already at work in this folder", where=str(folder),
                 fix="stop the other process first",

@@ -36,7 +36,7 @@ def run_phenotypes(folder: Path, settings: PaperSettings, say: Say) -> int:
         discovery, rows = discover(tensors, settings, repeat)
         for row, about in rows:
             if not ledger.has(row.x, row.method, row.variant, row.repeat):
-                ledger.add(row, about)
+                ledger.add(row, {**about, **settings.company})
         found = _found(discovery, network)
         write_json(folder / f"phenotypes-{repeat}.json", found)
         gap = next(row.rmse_gap for row, _ in rows if row.variant == "corrected")

@@ -62,18 +62,20 @@ class TripServer(ServerMethod):
 
     def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> ServerState:
         """B = A and Y = Y₀; ω as given, or c where it follows the data."""
-        fixed = self.settings.consensus_penalty
-        penalty = self.settings.penalty_scale if fixed is None else fixed
-        if self.released and fixed is None:
-            penalty = 1.0
         return replace(
             super().start(factors, totals),
-            penalty=penalty,
+            penalty=self._first_penalty(),
             last_factors=factors,
             split_factors=factors,
             split_dual=tuple(np.full_like(f, self.settings.split_dual_start) for f in factors),
             dual_residual=tuple(0.0 for _ in factors),
         )
+
+    def _first_penalty(self) -> float:
+        """ω as given, else c; the released program begins at 1."""
+        if self.settings.consensus_penalty is not None:
+            return self.settings.consensus_penalty
+        return 1.0 if self.released else self.settings.penalty_scale
 
     def empty_sum(self, size: int) -> Proposal:
         """The proposals' sum, zero."""
@@ -106,7 +108,8 @@ class TripServer(ServerMethod):
                 split_factors=_put(after.split_factors, n, b),
                 split_dual=_put(after.split_dual, n, y),
             )
-        moved = float((((factor - before) ** 2) * omega_squared).sum())
+        step = (factor - before) * (1.0 if after.scale is None else after.scale)  # as H_k has it
+        moved = float((step**2 * omega_squared).sum())
         residuals = list(state.dual_residual)
         residuals[n] = moved
         return replace(after, dual_residual=tuple(residuals), settled=settled)
@@ -165,9 +168,8 @@ class TripServer(ServerMethod):
                 penalty *= 2.0
             elif dual > BALANCE_RATIO * primal:
                 penalty /= 2.0
-            if self.settings.consensus_penalty is None:
-                first = self.settings.penalty_scale
-                penalty = min(max(penalty, first / BALANCE_RANGE), first * BALANCE_RANGE)
+            first = self._first_penalty()
+            penalty = min(max(penalty, first / BALANCE_RANGE), first * BALANCE_RANGE)
         state = super().end_iteration(state, primal, dual)
         return replace(state, penalty=penalty, last_factors=state.shared_factors)
 

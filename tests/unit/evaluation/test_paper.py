@@ -15,7 +15,7 @@ from tripheno.evaluation.paper.measuring import Reference, alignment_seconds, us
 from tripheno.evaluation.paper.plan import ESSENTIAL, PaperSettings, points_of, tasks_of
 from tripheno.evaluation.paper.running import Grids
 from tripheno.evaluation.paper.seed_figures import SEED_TENSORS, SEED_UCSD, SEED_WORST_GAP
-from tripheno.evaluation.paper.shares import deal, gather, jobs_for
+from tripheno.evaluation.paper.shares import FOLDER, at_work, deal, gather, jobs_for
 from tripheno.evaluation.paper.tensors import Tensors
 from tripheno.evaluation.simulation import share_out
 from tripheno.report.paper_charts import over_repeats, time_chart, x_label
@@ -218,7 +218,7 @@ def test_shares_of_the_repeats_are_gathered_to_what_one_process_measures(tmp_pat
     known = read_rows(shared / "skew.csv")
     deal(shared, three, 2)
     missing = [
-        Grids(shared / "shares" / str(n), replace(three, share=(n, 2)), silent).run(("skew",))
+        Grids(shared / FOLDER / str(n), replace(three, share=(n, 2)), silent).run(("skew",))
         for n in range(2)
     ]
     assert missing == [5, 5]  # repeat 0 was known, 2 was the first share's, 1 the second's
@@ -231,8 +231,41 @@ def test_shares_of_the_repeats_are_gathered_to_what_one_process_measures(tmp_pat
     notes = json.loads((shared / "skew.json").read_text())["runs"]
     assert notes["0.5 trip corrected 1"]["processes"] == 2
     assert "processes" not in notes["0.5 trip corrected 0"]
-    assert not (shared / "shares").exists()
+    assert not (shared / FOLDER).exists()
     assert Grids(shared, three, silent).run(("skew",)) == 0
+
+
+def test_what_shares_leave_behind_is_gathered_whatever_is_asked_for_next(tmp_path):
+    share = tmp_path / FOLDER / "1"
+    Ledger(share, "skew", SMALL.to_dict()).add(replace(ROW, repeat=7), {"iterations": 3})
+    for name in ("central/3h-7.npz", "phenotypes-7.json", "iterations.csv"):
+        (share / name).parent.mkdir(exist_ok=True)
+        (share / name).write_text("longer")
+    (tmp_path / "iterations.csv").write_text("long")
+    for name in ("2.gathered/skew.csv", "mine/notes.txt"):  # half removed; somebody else's
+        (tmp_path / FOLDER / name).parent.mkdir()
+        (tmp_path / FOLDER / name).write_text("x")
+    gather(tmp_path, SMALL)
+    assert [row.repeat for row in read_rows(tmp_path / "skew.csv")] == [7]
+    for name in ("central/3h-7.npz", "phenotypes-7.json", "iterations.csv"):
+        assert (tmp_path / name).read_text() == "longer"
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["mine"]
+
+
+def test_shares_of_other_settings_are_refused_and_kept(tmp_path):
+    Ledger(tmp_path / FOLDER / "0", "skew", SMALL.to_dict()).add(ROW, {})
+    Ledger(tmp_path, "skew", replace(SMALL, rank=4).to_dict()).add(ROW, {})
+    with pytest.raises(OutputExists):
+        gather(tmp_path, replace(SMALL, rank=4))
+    assert (tmp_path / FOLDER / "0" / "skew.csv").is_file()
+
+
+def test_two_commands_do_not_measure_in_one_folder(tmp_path):
+    twice = at_work(tmp_path, SMALL)
+    with at_work(tmp_path, SMALL), pytest.raises(OutputExists, match="another process"):
+        twice.__enter__()
+    with at_work(tmp_path, SMALL):
+        assert (tmp_path / ".lock").is_file()
 
 
 def test_small_scales_use_every_core_and_large_ones_leave_seconds_alone(monkeypatch):

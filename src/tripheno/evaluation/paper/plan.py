@@ -63,6 +63,11 @@ class PaperSettings:
         """The repeats that are this process's to measure: all, unless it has a share."""
         return range(self.share[0], self.repeats, self.share[1])
 
+    @property
+    def company(self) -> dict[str, int]:
+        """What to say about a row that is not measured alone."""
+        return {"processes": self.share[1]} if self.share[1] > 1 else {}
+
     def solver(self, repeat: int) -> SolverSettings:
         """The solver's settings of one repeat: every method begins at the same start."""
         return SolverSettings(

@@ -86,7 +86,7 @@ class Grids:
         assert x is not None
         row, about = self._twin(task) or self._fit(x, task)
         row = replace(row, x=x)
-        self.ledgers[task.experiment].add(row, about)
+        self.ledgers[task.experiment].add(row, {**about, **self.settings.company})
         return row
 
     def _fit(self, x: float, task: Task) -> tuple[Row, dict[str, object]]:
@@ -101,8 +101,7 @@ class Grids:
             x, task.contender, repeat, tensors, self.settings.solver(repeat),
             reference=reference, sums=sums, alignment=alignment,
         )  # fmt: skip
-        beside = {"processes": self.settings.share[1]} if self.settings.share[1] > 1 else {}
-        return row, {**about, "sums": point.sums, **beside}
+        return row, {**about, "sums": point.sums}
 
     def _twin(self, task: Task) -> tuple[Row, dict[str, object]] | None:
         """The same run in another experiment: three equal hospitals stand in four of them."""

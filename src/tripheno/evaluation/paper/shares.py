@@ -9,21 +9,26 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tripheno.errors import RunFailed
+from tripheno.errors import OutputExists, RunFailed
 from tripheno.evaluation.paper.ledger import Ledger
 from tripheno.evaluation.paper.plan import PaperSettings
 from tripheno.evaluation.paper.running import GRIDS, ITERATIONS
 from tripheno.federation.child import words_of_child
+from tripheno.files import held
+from tripheno.tensor.threads import limited_to
 
 Say = Callable[[str], None]
-FOLDER = "shares"
+FOLDER = ".tripheno-shares"
+DONE = ".gathered"  # how the name of a share ends that may be removed
+EVERY = range(sys.maxsize)
 SMALL = 0.05  # up to this scale the kernels leave a second core idle
-THREADS = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def jobs_for(settings: PaperSettings, asked: int) -> int:
@@ -33,13 +38,33 @@ def jobs_for(settings: PaperSettings, asked: int) -> int:
     return max(1, min(wanted, settings.repeats))
 
 
+def cores_for(jobs: int) -> int:
+    """How many cores one of so many processes has to itself."""
+    return max(1, (os.cpu_count() or 1) // jobs)
+
+
+@contextmanager
+def at_work(folder: Path, settings: PaperSettings) -> Iterator[None]:
+    """Have a folder to oneself; a share of the repeats takes no more than its share of cores."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(held(folder / ".lock"))
+        except BlockingIOError:
+            raise OutputExists(
+                "another process is measuring in this folder", where=str(folder),
+                fix="let it finish or stop it, or name another folder with --out",
+            ) from None  # fmt: skip
+        stack.enter_context(limited_to(cores_for(settings.share[1])))
+        yield
+
+
 def run_shares(folder: Path, words: Sequence[str], jobs: int, say: Say) -> None:
     """Run the command once for every share of the repeats, all at the same time.
 
     However this ends, what the shares have measured is in their folders, to be gathered.
     """
-    each = str(max(1, (os.cpu_count() or 1) // jobs))
-    environment = {**os.environ, **dict.fromkeys(THREADS, each)}
+    environment = {**os.environ, **dict.fromkeys(THREADS, str(cores_for(jobs)))}
     read, write = os.pipe()
     with ExitStack() as stack, open(read, encoding="utf-8", errors="replace") as lines:
         started = []
@@ -58,15 +83,13 @@ def run_shares(folder: Path, words: Sequence[str], jobs: int, say: Say) -> None:
                 started.append(child)
         finally:
             os.close(write)
-        last = ""
         for line in lines:
-            last = line.rstrip()
-            say(last)
+            say(line.rstrip())
         failed = [number for number, child in enumerate(started) if child.wait() != 0]
     if failed:
         raise RunFailed(
             f"{len(failed)} of {jobs} processes that share the repeats did not finish",
-            why=last,
+            why="what they said stands above",
             fix="the same command goes on where they ended; --jobs 1 uses one process",
         )
 
@@ -85,12 +108,15 @@ def deal(folder: Path, settings: PaperSettings, jobs: int) -> None:
 
 
 def gather(folder: Path, settings: PaperSettings) -> None:
-    """Take over what the shares in a folder have measured, and remove them."""
-    for share in sorted((folder / FOLDER).glob("*")):
-        _carry(share, folder, settings, settings.own_repeats)
+    """Take over whatever shares in a folder have measured, and remove them."""
+    place = folder / FOLDER
+    for share in sorted(path for path in place.glob("*") if path.name.isdigit()):
+        _carry(share, folder, settings, EVERY)
+        share.rename(place / (share.name + DONE))
+    for share in place.glob(f"*{DONE}"):
         shutil.rmtree(share)
-    if (folder / FOLDER).is_dir():
-        (folder / FOLDER).rmdir()
+    with suppress(OSError):  # there is none, or somebody keeps something of their own in it
+        place.rmdir()
 
 
 def _carry(source: Path, target: Path, settings: PaperSettings, repeats: range) -> None:
@@ -99,17 +125,16 @@ def _carry(source: Path, target: Path, settings: PaperSettings, repeats: range) 
         if (source / f"{name}.csv").is_file():
             known = Ledger(source, name, settings.to_dict())
             Ledger(target, name, settings.to_dict()).take(known, repeats)
-    patterns = [f"central/*-{repeat}.npz" for repeat in repeats]
-    patterns += [f"phenotypes-{repeat}.json" for repeat in repeats]
-    for path in (found for pattern in patterns for found in source.glob(pattern)):
-        _copy(path, target / path.relative_to(source))
+    for path in [*source.glob("central/*-*.npz"), *source.glob("phenotypes-*.json")]:
+        kept = target / path.relative_to(source)
+        if int(path.stem.rpartition("-")[2]) in repeats and not kept.exists():
+            _copy(path, kept)
     if 0 in repeats and (source / ITERATIONS).is_file():
-        _copy(source / ITERATIONS, target / ITERATIONS)
+        _copy(source / ITERATIONS, target / ITERATIONS)  # what a share was dealt, and more
 
 
 def _copy(path: Path, to: Path) -> None:
-    if not to.exists():
-        to.parent.mkdir(parents=True, exist_ok=True)
-        part = to.with_name(to.name + ".part")
-        shutil.copyfile(path, part)
-        part.replace(to)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    part = to.with_name(to.name + ".part")
+    shutil.copyfile(path, part)
+    part.replace(to)
