@@ -235,12 +235,14 @@ def _set_penalty(state: HospitalState, n: int, penalty: float, rules: TripRules)
     """ω_k, from the hospital's own Gram matrix or as given; the inverse serves every inner step.
 
     A component that a hospital hardly has gets little weight in the consensus: proposals count by
-    the data behind them. The floor keeps a hospital without any of it in the round.
+    the data behind them. The floor keeps a hospital without any of it in the round, and one
+    without any data at all.
     """
     assert state.gram is not None
     omega = np.full(len(state.gram), penalty)
     if rules.penalty_follows_data:
-        floor = 1e-9 * (float(np.trace(state.gram)) + state.tensor.squared_norm) / len(state.gram)
+        size = max(float(np.trace(state.gram)) + state.tensor.squared_norm, 1.0)
+        floor = 1e-9 * size / len(state.gram)
         omega = penalty * rules.data_weight * np.maximum(np.diag(state.gram), floor)
     inverse = np.linalg.inv(rules.data_weight * state.gram + np.diag(omega))
     return replace(state, penalties=_put(state.penalties, n, omega), inverse=inverse)

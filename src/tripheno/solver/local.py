@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tripheno.errors import TriphenoWarning
+from tripheno.errors import EmptyTensor, TriphenoWarning
 from tripheno.exchange import Guard, Listener, MakeSums, plain_sums
 from tripheno.exchange.channel import open_door
 from tripheno.exchange.sums import Handler
@@ -46,7 +46,10 @@ def solve_local(
     started = time.perf_counter()
     begin = Begin(first_factors(axes, settings))
     totals = exchange.sum("begin", begin, Totals.zeros())
-    own = exchange.gather("own", begin, OwnFactors)
+    answers = exchange.gather("own", begin, OwnFactors)
+    own = {name: answer for name, answer in answers.items() if answer.iterations > 0}
+    if not own:
+        raise EmptyTensor("The federation's tensor has no cell")
     averaged = average_matched({name: message.factors for name, message in own.items()})
     factors, measures, _ = release(exchange, averaged, settings)
     penalties = ExactServer(settings, axes).start(factors, totals).penalties
@@ -83,6 +86,8 @@ def _own_model(name: str, tensor: CountTensor, settings: SolverSettings) -> Hand
 
     def answer(_step: str, data: bytes) -> OwnFactors:
         start = Begin.unpack(data).factors
+        if tensor.nonzeros == 0:  # no patient of theirs has a cell: no model to average
+            return OwnFactors(start, 0, 1)
         alone = replace(settings, method="central", track_rmse=False)
         with warnings.catch_warnings():
             # a hospital too small for the rank is the very thing this baseline shows

@@ -53,6 +53,17 @@ def test_a_row_comes_back_from_disk_as_it_went(tmp_path):
     assert not again.has(0.5, "trip", "corrected", 0)
 
 
+def test_a_run_without_a_result_is_a_row_too(tmp_path):
+    nothing = float("nan")
+    lost = replace(ROW, rmse_nonzeros=nothing, rmse_gap=None, fms=None, seconds_compute=nothing)
+    Ledger(tmp_path, "skew", {"rank": 3}).add(lost, {"stopped_because": "it diverged"})
+    (back,) = read_rows(tmp_path / "skew.csv")
+    assert np.isnan(back.rmse_nonzeros)
+    assert back.key == lost.key
+    assert over_repeats([back], "rmse_nonzeros") == {}
+    assert verdicts({"skew": [back]})["corrected"] is None
+
+
 def test_a_line_cut_off_by_a_crash_is_measured_again(tmp_path):
     ledger = Ledger(tmp_path, "skew", {"rank": 3})
     ledger.add(ROW, {})

@@ -137,6 +137,19 @@ def test_the_order_of_hospitals_does_not_matter(method):
         assert np.abs(ours - theirs).max() < 1e-7
 
 
+@pytest.mark.parametrize("method", ["trip", "exact", "local"])
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_a_hospital_whose_patients_have_no_cell_changes_nothing(method, constraint):
+    tensors = dict(planted(8).hospitals)
+    axes = next(iter(tensors.values())).axes
+    one = CountTensor.from_cells([[0, 0, 0]], [1], shape=(5, *(axis.size for axis in axes)))
+    none = replace(one.select_patients(np.arange(1, 5)), axes=axes)
+    settings = SolverSettings(RANK, method, constraint=constraint)
+    without, beside = fit(tensors, settings), fit({**tensors, "empty": none}, settings)
+    assert relative(beside.rmse.nonzeros, without.rmse.nonzeros) < 1e-6
+    assert compare(beside, without).fms > 0.9999
+
+
 def permuted(tensor, orders):
     indices, values = tensor.coordinates()
     for n, order in enumerate(orders):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
@@ -45,6 +46,8 @@ Key = tuple[str, str, str, int]
 def _text(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"  # a run that ended without a result
     if isinstance(value, float):
         return f"{value:.12g}" if value != int(value) else str(int(value))
     return str(value)
