@@ -77,10 +77,10 @@ def paper(
         max_iter=max_iter, seed=seed, starts=starts, share=share,
     )  # fmt: skip
     with at_work(out_dir, settings), Progress() as progress:
-        if settings.share == (0, 1) and experiment is not ExperimentChoice.downstream:
+        if not settings.is_share and experiment is not ExperimentChoice.downstream:
             _run_in_shares(experiment, out_dir, settings, jobs_for(settings, jobs), progress)
         _run(experiment, out_dir, settings, progress)
-        if settings.share != (0, 1):
+        if settings.is_share:
             return
         page = write_page(out_dir)
     _show(out_dir, page, form)

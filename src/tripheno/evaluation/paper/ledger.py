@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tripheno.errors import OutputExists
+from tripheno.files import write_text
 from tripheno.provenance import fingerprint, provenance
 
 
@@ -120,9 +121,7 @@ def append_lines(path: Path, columns: tuple[str, ...], lines: Iterable[dict[str,
 def write_json(path: Path, value: Any) -> None:
     """A JSON file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    part.replace(path)
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 class Ledger:

@@ -59,6 +59,11 @@ class PaperSettings:
             )
 
     @property
+    def is_share(self) -> bool:
+        """Whether other processes measure other repeats of the same run."""
+        return self.share[1] > 1
+
+    @property
     def own_repeats(self) -> range:
         """The repeats that are this process's to measure: all, unless it has a share."""
         return range(self.share[0], self.repeats, self.share[1])
@@ -66,7 +71,7 @@ class PaperSettings:
     @property
     def company(self) -> dict[str, int]:
         """What to say about a row that is not measured alone."""
-        return {"processes": self.share[1]} if self.share[1] > 1 else {}
+        return {"processes": self.share[1]} if self.is_share else {}
 
     def solver(self, repeat: int) -> SolverSettings:
         """The solver's settings of one repeat: every method begins at the same start."""
