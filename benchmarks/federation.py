@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.federated_study import StudyPlan, measure_study
-from tripheno.exchange.channel import Channel, InProcessChannel
 from tripheno.federation.channel import EngineChannel
+from tripheno.federation.transport import Channel, InProcessChannel
 from tripheno.testing.engine_federation import EngineFederation
 
 UCSD, MIMIC = 748 * 10 * 8, 3_229 * 10 * 8  # bytes of the larger factor in the seed paper's data
@@ -138,7 +138,7 @@ def markdown(found: dict[str, Any]) -> str:
 def _studies(studies: list[dict[str, Any]]) -> list[str]:
     lines = [
         "Whole studies with the commands a person uses, every machine a process of its own: "
-        "`trip`, secure sums, rank 10, on synthetic patients as many as in the seed paper's UCSD "
+        "`exact`, blind sums, rank 10, on synthetic patients as many as in the seed paper's UCSD "
         "data, stopped after 200 rounds or a few more. `simulate` is the same study in one "
         "process.",
         "",

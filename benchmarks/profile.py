@@ -22,8 +22,8 @@ ITERATIONS = 100
 
 def main(words: list[str]) -> None:
     from tripheno.errors import TriphenoWarning
-    from tripheno.evaluation.benchmark import RANK, RULE, BenchmarkPlan, case_events
-    from tripheno.evaluation.benchmark_fits import Run, fits
+    from tripheno.lab.benchmark import RANK, RULE, BenchmarkPlan, case_events
+    from tripheno.lab.benchmark_fits import Run, fits
     from tripheno.tensor.count_tensor import CountTensor
     from tripheno.tensor.warm_up import warm_up
 

@@ -13,9 +13,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def main(words: list[str]) -> None:
-    from benchmarks import federation, ingest, privacy
-    from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, measured
-    from tripheno.evaluation.benchmark_table import write
+    from benchmarks import federation, ingest, privacy, sums
+    from tripheno.lab.benchmark import QUICK, BenchmarkPlan, measured
+    from tripheno.lab.benchmark_table import write
 
     for number in (signal.SIGINT, signal.SIGTERM):  # nothing that was started stays behind
         signal.signal(number, federation.stop_once)
@@ -31,6 +31,7 @@ def main(words: list[str]) -> None:
     print(page)
     if "--quick" not in words:
         print("\n" + privacy.report())
+        print("\n" + sums.report())
         print("\n" + federation.report(folder, say=say))
         print("\n" + ingest.report(ingest.EVENTS, ingest.measure(ingest.EVENTS)))
 

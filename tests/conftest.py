@@ -10,9 +10,8 @@ import pytest
 from tripheno.testing import requirements
 
 pytest.register_assert_rewrite(
-    "tripheno.testing.aligner_contract",
     "tripheno.testing.channel_contract",
-    "tripheno.testing.sums_contract",
+    "tripheno.testing.communicator_contract",
 )
 
 

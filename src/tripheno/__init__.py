@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from tripheno.errors import TriphenoError
     from tripheno.evaluation.error import rmse
     from tripheno.records.events import CountingRule
-    from tripheno.solver.phenotyper import Phenotyper
+    from tripheno.study.phenotyper import Phenotyper
     from tripheno.tensor.count_tensor import CountTensor
     from tripheno.tensor.factors import factor_match_score, match_components
 
 _SHELF = {
     "CountTensor": "tripheno.tensor.count_tensor",
     "CountingRule": "tripheno.records.events",
-    "Phenotyper": "tripheno.solver.phenotyper",
+    "Phenotyper": "tripheno.study.phenotyper",
     "TriphenoError": "tripheno.errors",
     "factor_match_score": "tripheno.tensor.factors",
     "match_components": "tripheno.tensor.factors",

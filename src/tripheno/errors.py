@@ -82,6 +82,17 @@ class Diverged(RunFailed):
     code = "TRIP-E101"
 
 
+class DriftedApart(RunFailed):
+    """Hospitals that ran the same study no longer hold the same factors.
+
+    Every sum compares them to a billionth. Processors and threads differ by less, so a hospital has
+    another version, or its memory failed. The run goes on from the last checkpoint, beginning with
+    the first hospital's state for all.
+    """
+
+    code = "TRIP-E103"
+
+
 class DiskFailed(RunFailed):
     """A file could not be written: the disk is full, or the folder not writable.
 
@@ -401,6 +412,16 @@ class SiteTooSmall(PolicyError):
     code = "TRIP-E415"
 
 
+class Withdrawn(PolicyError):
+    """The approval of this hospital was taken back with `tripheno withdraw`: nothing leaves.
+
+    What left before cannot be called back. Run `tripheno preview` and `tripheno approve` to take
+    part again.
+    """
+
+    code = "TRIP-E416"
+
+
 class OtherProtocol(PolicyError):
     """A member holds another `federation.toml`, or another version of tripheno, than the rest.
 
@@ -445,6 +466,18 @@ class CannotAgreeOnScale(BadMessage):
     """A contribution is too large for every scale that was tried. Nothing was clipped or sent."""
 
     code = "TRIP-E504"
+
+
+class BrokenSum(BadMessage):
+    """What a hospital got back is not the sum of what all hospitals sent.
+
+    A message was changed on its way, or hospitals were told different things. Nothing of it was
+    used, and the hospital forgot the keys of this epoch. Start the run again: it goes on from the
+    last checkpoint under new keys. If it happens again, the coordinator's machine or a member is at
+    fault.
+    """
+
+    code = "TRIP-E505"
 
 
 class CoordinatorUnreachable(NetworkError):

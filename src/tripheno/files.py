@@ -27,10 +27,11 @@ def begin_lines(path: Path) -> None:
     temporary.replace(path)
 
 
-def append_line(path: Path, line: str, mode: int = 0o644) -> None:
+def append_line(path: Path, line: str, mode: int = 0o644, *, sync: bool = False) -> None:
     """One more line, in one write, so that a reader sees all of it or nothing.
 
-    What a full disk cut short is taken off again, and raises.
+    What a full disk cut short is taken off again, and raises. With ``sync`` it is on the disk
+    before anything else happens.
     """
     data = line.encode() + b"\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
@@ -39,6 +40,8 @@ def append_line(path: Path, line: str, mode: int = 0o644) -> None:
         if os.write(descriptor, data) < len(data):
             os.ftruncate(descriptor, before)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        if sync:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -16,9 +16,7 @@ bytes        sent so far, up and down, all hospitals
 seconds      since this start began
 ===========  =====================================================================
 
-A federation's coordinator adds to a line, while it runs, ``rounds`` (round trips so far),
-``slowest`` (the hospital whose answers take longest of late), ``slowest_seconds`` and
-``seconds_left`` with ``most_seconds_left``; the finished run leaves the fields above.
+A federation's coordinator reads no objective: its history is written at the end, from the result.
 
 ``status.json``, replaced whole at most twice a second and at every change of state:
 
@@ -38,8 +36,6 @@ hospitals    per hospital ``name``, ``bytes_up``, ``bytes_down`` and the last ``
              answered; ``patients`` and ``nonzeros`` where the writer may know them;
              ``seconds`` until its answer, of late, where the writer can tell
 slowest      the hospital whose answers take longest; "" where the writer cannot tell
-seconds_left about so long, from the pace and the trend of the last iterations; null where
-             nobody can say. ``most_seconds_left``: if the run goes on to its limit
 started      ISO time
 updated      ISO time of this state
 ===========  =====================================================================
@@ -86,8 +82,6 @@ class Status:
     rounds: int = 0
     hospitals: tuple[dict[str, Any], ...] = ()
     slowest: str = ""
-    seconds_left: float | None = None
-    most_seconds_left: float | None = None
     started: str = field(default_factory=_now)
     updated: str = ""
 
@@ -136,26 +130,16 @@ class ProgressLog:
             one.update(bytes_up=0, bytes_down=0, step="")
         self.status = replace(
             self.status, stage=words, start=0, starts=starts, iteration=0, objective=None,
-            rounds=0, seconds_left=None, most_seconds_left=None,
+            rounds=0,
         )  # fmt: skip
         self._write()
 
-    def expect(self, answers_in: Mapping[str, float], left: float, most: float) -> dict[str, Any]:
-        """How long each hospital's answers take, and what is left; as fields of a line."""
+    def at(self, iteration: int, answers_in: Mapping[str, float]) -> None:
+        """Where hospitals are, and how long their answers take: what a coordinator can see."""
         for name, seconds in answers_in.items():
             self._hospitals[name]["seconds"] = round(seconds, 4)
-        slowest = max(answers_in, key=lambda name: answers_in[name])
-        self.status = replace(
-            self.status, slowest=slowest, seconds_left=round(left, 1),
-            most_seconds_left=round(most, 1),
-        )  # fmt: skip
-        return {
-            "rounds": self.status.rounds,
-            "slowest": slowest,
-            "slowest_seconds": round(answers_in[slowest], 4),
-            "seconds_left": self.status.seconds_left,
-            "most_seconds_left": self.status.most_seconds_left,
-        }
+        slowest = max(answers_in, key=lambda name: answers_in[name], default="")
+        self.status = replace(self.status, iteration=iteration, slowest=slowest)
 
     def listen(self, step: str, hospital: str, broadcast: bytes, answer: bytes) -> None:
         """Told of every message by the channel; counts it and forgets it."""
@@ -211,3 +195,12 @@ def both(*listeners: Callable[..., None] | None) -> Callable[[str, str, bytes, b
             one(step, hospital, broadcast, answer)
 
     return listen
+
+
+def spoken(seconds: float) -> str:
+    """Seconds, minutes or hours, as one says them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5_400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tripheno.errors import BadMessage, RunFailed
-from tripheno.exchange import InProcessChannel
+from tripheno.federation.transport import InProcessChannel
 from tripheno.testing.channel_contract import ChannelContract, Desk
 
 

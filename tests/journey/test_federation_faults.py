@@ -59,7 +59,8 @@ def test_a_killed_worker_and_a_killed_hospital_cost_no_factor(stage, tmp_path):
     _, orphans = psutil.wait_procs(started_by_it, timeout=20)
     assert orphans == []
     assert stage.finish() == undisturbed_factors(federation, tmp_path / "undisturbed")
-    assert "going on from iteration" in federation.said("run")
+    assert "going on under new keys" in federation.said("run")
+    assert "going on from sum" in federation.said("harbour")
     assert (stage.out / "report.html").stat().st_size > 10_000
     name = json.loads((stage.out / "run.json").read_text())["run"]
     for hospital in federation.names:

@@ -15,13 +15,13 @@ from urllib.request import urlopen
 import pytest
 
 from tripheno.dashboard.annotations import annotate
-from tripheno.evaluation.simulation import assemble
 from tripheno.records.events import CountingRule, write_events
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.report.page import render_page
 from tripheno.report.run_folder import read_report
-from tripheno.report.study import Study, run_study
+from tripheno.report.simulated import Study, run_simulation
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.simulation import assemble
 from tripheno.testing.planted import planted
 
 RULE = CountingRule()
@@ -38,7 +38,7 @@ HOSTILE = (
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages") / "run"
     settings = SolverSettings(len(HOSTILE), "trip", tol=1e-3, restarts=2)
-    run_study(Study(assemble(planted(0).hospitals), settings, {"a": "f" * 64}), folder, 0.0)
+    run_simulation(Study(assemble(planted(0).hospitals), settings, {"a": "f" * 64}), folder, 0.0)
     return folder
 
 

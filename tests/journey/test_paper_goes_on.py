@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tripheno.evaluation.paper.ledger import read_rows
+from tripheno.lab.paper.ledger import read_rows
 
 PATIENCE = 300.0  # seconds until a process that should have ended is called stuck
 

@@ -42,17 +42,16 @@ def run(sites, tmp_path_factory):
     return json.loads(done.stdout), folder
 
 
-def test_three_hospitals_sum_securely_and_align_by_tokens_by_default(run):
+def test_three_hospitals_sum_blindly_and_align_by_tokens_by_default(run):
     summary, _ = run
-    assert summary["sums"] == "secure"
+    assert summary["sums"] == "blind"
     assert summary["align"] == "tokens"
-    assert summary["seconds"]["alignment"] < 1.0
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_plain_sums_and_a_public_list_give_the_same_factors(run, sites, tmp_path):
+def test_plain_sums_give_the_same_factors(run, sites, tmp_path):
     summary, folder = run
-    words = ("--sums", "plain", "--align", "vocabulary")
+    words = ("--sums", "plain")
     other = tripheno("simulate", *sites, "--out", tmp_path / "run", *QUICK, *words)
     assert json.loads(other.stdout)["sums"] == "plain"
     assert json.loads(other.stdout)["objective"] == pytest.approx(summary["objective"], rel=1e-9)
@@ -66,7 +65,7 @@ def test_plain_sums_and_a_public_list_give_the_same_factors(run, sites, tmp_path
 def test_two_hospitals_use_plain_sums_unless_asked_and_then_are_refused(sites, tmp_path):
     done = tripheno("simulate", *sites[:2], "--out", tmp_path / "run", *QUICK)
     assert json.loads(done.stdout)["sums"] == "plain"
-    words = ("--out", tmp_path / "no", *QUICK, "--sums", "secure")
+    words = ("--out", tmp_path / "no", *QUICK, "--sums", "blind")
     refused = tripheno("simulate", *sites[:2], *words, check=4)
     assert refused.stderr.splitlines()[-1].startswith("TRIP-E401")
     assert "each sees the other's contribution" in refused.stderr
@@ -83,7 +82,7 @@ def test_the_audit_log_of_a_run_holds_and_a_changed_one_does_not(run, tmp_path):
     _, folder = run
     assert tripheno("audit", "verify", folder).stdout.startswith("OK")
     rows = json.loads(tripheno("audit", "show", folder, "--format", "json").stdout)
-    assert {row["step"] for row in rows} >= {"keys", "begin", "iterate", "release"}
+    assert {row["step"] for row in rows} >= {"announce", "confirm", "totals", "fit", "measures"}
     for name in ("audit.jsonl", "audit.head.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     log = tmp_path / "audit.jsonl"
@@ -91,7 +90,6 @@ def test_the_audit_log_of_a_run_holds_and_a_changed_one_does_not(run, tmp_path):
     log.write_text("".join(lines[:-4]))
     cut = tripheno("audit", "verify", tmp_path, check=4)
     assert "TRIP-E404 the tail is cut" in cut.stderr
-    lines[6] = lines[6].replace("begin", "bogus")
     log.write_text("".join([*lines[:6], lines[6].replace('"n":7', '"n":8'), *lines[7:]]))
     assert "line 7" in tripheno("audit", "verify", tmp_path, check=4).stderr
     assert "TRIP-E203" in tripheno("audit", "verify", tmp_path / "none", check=2).stderr

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tripheno.errors import Diverged
-from tripheno.evaluation.simulation import assemble
 from tripheno.progress import ProgressLog, Status, both, read_status
-from tripheno.report.study import Study, run_study
+from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.simulation import Simulation, assemble
 from tripheno.testing.planted import planted
 
 HOSPITALS = [{"name": "north", "patients": 7}, {"name": "south"}]
@@ -52,29 +52,25 @@ def test_another_start_begins_the_history_anew_and_others_beside_it_do_not_enter
 
 def test_bytes_and_rounds_are_counted_for_each_hospital(tmp_path):
     with a_log(tmp_path) as log:
-        for step in ("begin", "iterate/1/0/0"):
+        for step in ("begin", "fit/1/0/0"):
             for name in ("north", "south"):
                 log.listen(step, name, b"12345", b"123")
     status = read_status(tmp_path)
     assert status["rounds"] == 2
     assert status["hospitals"][1] == {
-        "name": "south", "bytes_up": 6, "bytes_down": 10, "step": "iterate/1/0/0",
+        "name": "south", "bytes_up": 6, "bytes_down": 10, "step": "fit/1/0/0",
     }  # fmt: skip
     assert status["hospitals"][0]["patients"] == 7
 
 
-def test_a_line_says_who_is_slowest_and_what_is_left(tmp_path):
+def test_a_coordinator_says_who_is_slowest_and_which_iteration_it_is(tmp_path):
     with a_log(tmp_path) as log:
-        log.listen("iterate/1/0/0", "south", b"12345", b"123")
-        more = log.expect({"north": 0.25, "south": 0.5}, 12.34, 60.0)
-        log.iteration({**line(1), **more})
-    written = json.loads((tmp_path / "history.jsonl").read_text())
-    assert (written["rounds"], written["slowest"], written["slowest_seconds"]) == (1, "south", 0.5)
+        log.listen("fit/3/0/0", "south", b"12345", b"123")
+        log.at(3, {"north": 0.25, "south": 0.5})
     status = read_status(tmp_path)
     assert [one["seconds"] for one in status["hospitals"]] == [0.25, 0.5]
-    assert (status["slowest"], status["seconds_left"], status["most_seconds_left"]) == (
-        "south", 12.3, 60.0,
-    )  # fmt: skip
+    assert (status["slowest"], status["iteration"], status["rounds"]) == ("south", 3, 1)
+    assert status["objective"] is None
 
 
 def test_an_error_of_ours_is_told_and_any_other_only_by_its_kind(tmp_path):
@@ -111,10 +107,10 @@ def test_several_listeners_hear_every_message():
 
 
 def test_a_study_ends_finished_with_the_lines_of_the_start_it_kept(tmp_path):
-    settings = SolverSettings(2, "trip", tol=1e-2, restarts=2)
-    study = Study(assemble(planted(0).hospitals), settings, {}, every=True)
-    found = run_study(study, tmp_path / "run", 0.0)
+    settings = SolverSettings(2, "exact", tol=1e-2, restarts=2)
+    study = Simulation(assemble(planted(0).hospitals), settings, {}, every=True)
+    found = run_simulation(study, tmp_path / "run", 0.0)
     status = read_status(tmp_path / "run")
     assert (status["state"], status["stage"]) == ("finished", "the report")
     run = tmp_path / "run" / status["run"]
-    assert len(iterations(run)) == found["solutions"]["trip"].iterations
+    assert len(iterations(run)) == found["solutions"]["exact"].iterations

@@ -32,6 +32,14 @@ def test_no_document_claims_what_the_protocol_cannot_keep(path):
     assert not found
 
 
+def test_every_test_that_the_argument_for_sums_names_is_there():
+    page = (PROJECT / "docs" / "sums.md").read_text(encoding="utf-8")
+    tests = "".join(path.read_text() for path in (PROJECT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", page)
+    assert len(named) > 15
+    assert [name for name in named if f"def {name}(" not in tests] == []
+
+
 def test_the_page_for_an_officer_says_what_is_not_protected():
     page = (PROJECT / "docs" / "privacy.md").read_text(encoding="utf-8")
     needed = (

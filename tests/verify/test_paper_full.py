@@ -6,12 +6,12 @@ import pytest
 from typer.testing import CliRunner
 
 from tripheno.cli.main import app
-from tripheno.evaluation.paper.ledger import read_rows
-from tripheno.evaluation.paper.plan import PaperSettings, contenders_of, points_of
-from tripheno.evaluation.paper.running import GRIDS
-from tripheno.evaluation.paper.seed_figures import SEED_WORST_GAP
-from tripheno.evaluation.paper.tensors import hospitals_of
-from tripheno.evaluation.paper.two_hospitals import discover, only_together
+from tripheno.lab.paper.ledger import read_rows
+from tripheno.lab.paper.plan import PaperSettings, contenders_of, points_of
+from tripheno.lab.paper.running import GRIDS
+from tripheno.lab.paper.seed_figures import SEED_WORST_GAP
+from tripheno.lab.paper.tensors import hospitals_of
+from tripheno.lab.paper.two_hospitals import discover, only_together
 
 pytestmark = pytest.mark.verify
 
@@ -65,7 +65,7 @@ def test_local_is_worse_on_small_hospitals_that_are_alike_too(rows):
 
 def test_fifty_hospitals_were_summed_under_masks_and_in_clear(rows):
     masked, clear = (
-        [r for r in rows[name] if r.x == 50.0] for name in ("sums-secure", "sums-plain")
+        [r for r in rows[name] if r.x == 50.0] for name in ("sums-blind", "sums-plain")
     )
     assert len(masked) == len(clear) == 6
     for one, other in zip(masked, clear, strict=True):

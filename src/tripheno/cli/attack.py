@@ -1,4 +1,4 @@
-"""``tripheno audit attack``: what a curious server would get out of a configuration."""
+"""``tripheno audit attack``: what a coordinator or a hospital gets out of a run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tripheno.cli.simulate import AlignChoice, MethodChoice, SumsChoice
 from tripheno.errors import TriphenoWarning
 
 if TYPE_CHECKING:
-    from tripheno.evaluation.self_attack import Question
-    from tripheno.privacy.attacks.suite import Finding
+    from tripheno.lab.attacks.suite import Finding
+    from tripheno.lab.self_attack import Question
     from tripheno.solver.settings import Method
 
 
@@ -47,25 +47,24 @@ def attack(
     ] = None,
     form: FormatOption = Format.text,
 ) -> None:
-    """Attack what the server of such a run sees; exit 1 if anything of one hospital is found."""
-    from tripheno.evaluation.self_attack import arena_of, synthetic_hospitals
-    from tripheno.privacy.attacks.suite import attack as run
-    from tripheno.report.study import federation_from_files
+    """Attack such a run as coordinator and as hospital; exit 1 if more is found than is said."""
+    from tripheno.lab.attacks.suite import attack as run
+    from tripheno.lab.self_attack import arena_of, synthetic_hospitals
 
     question = _changed(_question(target), method, sums, align, hospitals, seed)
     setup = question.configuration
     with Progress() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", TriphenoWarning)  # a few rounds are not meant to converge
         if data:
+            from tripheno.report.simulated import federation_from_files
+
             tensors, _ = federation_from_files(data, None if len(data) > 1 else
                                                question.hospitals, None, seed)  # fmt: skip
             described = "the sites given"
         else:
             tensors = synthetic_hospitals(question.hospitals, seed)
             described = "synthetic hospitals"
-        arena = arena_of(
-            tensors, seed, sums=setup.sums, min_cell=question.min_cell, described=described
-        )
+        arena = arena_of(tensors, seed, min_cell=question.min_cell, described=described)
         progress.say(arena.described)
         findings = run(setup, arena, progress.say)
     result = _result(question, arena.described, findings)
@@ -81,7 +80,7 @@ def attack(
 
 def _question(target: Path | None) -> Question:
     from tripheno.cli.layers import layers_over
-    from tripheno.evaluation.self_attack import (
+    from tripheno.lab.self_attack import (
         question_of_protocol,
         question_of_run,
         shipped_question,
@@ -119,7 +118,7 @@ def _changed(
 
 
 def _result(question: Question, described: str, findings: list[Finding]) -> dict[str, Any]:
-    from tripheno.privacy.attacks.suite import site_level
+    from tripheno.lab.attacks.suite import site_level
 
     setup = question.configuration
     recovered = site_level(findings, setup.name)
@@ -138,16 +137,14 @@ def _result(question: Question, described: str, findings: list[Finding]) -> dict
 
 def _write(folder: Path, result: dict[str, Any], findings: list[Finding]) -> None:
     from tripheno.files import write_text
-    from tripheno.privacy.attacks.suite import paper_in_clear
-    from tripheno.report.attack_chart import attack_chart
+    from tripheno.lab.attack_chart import attack_chart
+    from tripheno.lab.attacks.suite import FIRST_VERSION, PAPER
     from tripheno.report.charts import as_svg
-    from tripheno.solver.settings import SolverSettings
 
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "attack.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    paper = paper_in_clear(SolverSettings()).name
-    chart = attack_chart(findings, paper, "under test")
-    label = f"What attacks recover from {paper}, and from the configuration under test."
+    chart = attack_chart(findings, "under test")
+    label = f"What attacks recover from {PAPER}, {FIRST_VERSION}, and the configuration under test."
     write_text(folder / "attack.svg", as_svg(chart, label, standalone=True))
 
 
@@ -161,7 +158,7 @@ def _show(result: dict[str, Any], findings: list[Finding], folder: Path | None) 
     for one in findings:
         shown.add_row(
             one.attack, one.by, one.setup, _in_words(one), one.note,
-            Text("YES", style="red") if one.succeeded else "no",
+            Text("as said" if one.said else "YES", style="red") if one.succeeded else "no",
         )  # fmt: skip
     console.print(shown)
     if result["ok"]:

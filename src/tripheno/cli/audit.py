@@ -18,6 +18,13 @@ def verify(
         Path | None,
         typer.Option(help="The coordinator's copy of the last head; else audit.head.json."),
     ] = None,
+    federation: Annotated[
+        Path | None,
+        typer.Option(help="The study's protocol: its keys must have signed, not only any."),
+    ] = None,
+    hospital: Annotated[
+        str, typer.Option(help="Whose log it is, as federation.toml names it.")
+    ] = "",
     form: FormatOption = Format.text,
 ) -> None:
     """Check the chain, the signatures and that the tail is there; name the first broken line."""
@@ -25,11 +32,29 @@ def verify(
 
     text = _read(run / "audit.jsonl")
     kept = audit.read_head(_read(head or run / "audit.head.json"))
-    lines = audit.verify(text, kept)
+    keeper, coordinator = _agreed_keys(federation, hospital) if federation else (None, None)
+    lines = audit.verify(text, kept, keeper=keeper, coordinator=coordinator)
     if form is Format.json:
-        print_json({"ok": True, "lines": lines, "head": kept.hash})
+        print_json({"ok": True, "lines": lines, "head": kept.hash, "agreed_keys": bool(keeper)})
         return
-    out().print(f"OK  {lines:,} lines hold, up to the head {kept.hash[:16]}…")
+    whose = "as agreed on" if keeper else "as the log names them; --federation pins them"
+    out().print(f"OK  {lines:,} lines hold, up to the head {kept.hash[:16]}…  (keys: {whose})")
+
+
+def _agreed_keys(federation: Path, hospital: str) -> tuple[str, str]:
+    """The fingerprints of the keeper of the log and of the coordinator."""
+    from tripheno.cli.layers import layers_over
+    from tripheno.errors import UnknownMember
+    from tripheno.protocol.agreed import read_protocol
+
+    protocol = read_protocol(federation, layers_over("federation"))
+    for member in protocol.members:
+        if member.name == hospital:
+            return member.fingerprint, protocol.coordinator
+    raise UnknownMember(
+        f"'{hospital}' is no member of the study",
+        fix="name the hospital whose log it is with --hospital",
+    )
 
 
 def show(run: RunFolder, form: FormatOption = Format.text) -> None:

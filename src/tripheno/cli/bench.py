@@ -20,8 +20,8 @@ def bench(
     form: FormatOption = Format.text,
 ) -> None:
     """Measure kernels, building and whole fits, as ratios to other tools that are installed."""
-    from tripheno.evaluation.benchmark import QUICK, BenchmarkPlan, measured
-    from tripheno.evaluation.benchmark_table import write
+    from tripheno.lab.benchmark import QUICK, BenchmarkPlan, measured
+    from tripheno.lab.benchmark_table import write
 
     with Progress() as progress:
         for found in measured(QUICK if quick else BenchmarkPlan(), progress.say):

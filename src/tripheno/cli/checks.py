@@ -68,7 +68,7 @@ def site_checks(site_file: Path, federation_file: Path) -> list[Outcome]:
     from tripheno.cli.preview import settings
     from tripheno.federation.doorkeeper import today
     from tripheno.privacy.approval import check_approval
-    from tripheno.privacy.preview import own_tensor
+    from tripheno.privacy.own_data import own_tensor
     from tripheno.protocol.key_files import read_identity
 
     found = [_try("engine", _engine_there)]

@@ -28,7 +28,7 @@ def demo(
     form: FormatOption = Format.text,
 ) -> None:
     """Three synthetic hospitals find together the phenotypes that pooled data would show."""
-    from tripheno.report.demonstration import demonstrate
+    from tripheno.lab.demonstration import demonstrate
     from tripheno.report.run_folder import check_folder
 
     started = time.perf_counter()
@@ -43,7 +43,7 @@ def demo(
 
 def _show(result: dict[str, Any], folder: Path) -> None:
     console = out()
-    console.print("\nPhenotypes found together (TRIP, three hospitals)", style="bold")
+    console.print("\nPhenotypes found together (exact, three hospitals)", style="bold")
     found = table("", {"": True, "Share": True, "Planted as": False, "Leading codes": False})
     for row in result["phenotypes"]:
         found.add_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,30 +10,47 @@ from typing import TYPE_CHECKING
 
 from tripheno.cli.console import Progress
 from tripheno.errors import TriphenoError
-from tripheno.solver.remaining import Forecast, Outlook
 
 if TYPE_CHECKING:
-    from tripheno.exchange.channel import Channel
     from tripheno.federation.journal import Journal
     from tripheno.federation.line import Awaited, Notice
+    from tripheno.federation.transport import Channel
     from tripheno.progress import ProgressLog
-    from tripheno.solver.loop import Moment
-    from tripheno.solver.settings import SolverSettings
-    from tripheno.solver.solution import Iteration
 
 SECONDS_TO_MENTION = 3.0
 
 
+PHASES = {
+    "identity": "greeting", "announce": "keys", "shares": "keys", "confirm": "keys",
+    "people": "axes", "tokens": "axes", "tokens-passed": "axes", "guides": "axes", "objections": "axes",
+    "totals": "fit", "fit": "fit", "review": "fit", "measures": "fit", "choice": "fit",
+    "own-factors": "fit", "carriers": "prevalence", "end": "release", "labels": "release",
+    "result": "release", "audit-head": "audit heads",
+}  # fmt: skip
+
+
+_LABEL = re.compile(r"(start|half|rank|fold)-\d+")  # which of a study's fits
+
+
+def phase_of(step: str) -> tuple[str, int]:
+    """The phase of a step in words, and its iteration where it has one."""
+    parts = step.removeprefix("choice/").split("/")
+    labels = []
+    while _LABEL.fullmatch(parts[0]) and len(parts) > 1:
+        labels.append(parts.pop(0))
+    kind, *numbers = parts
+    iteration = int(numbers[0]) if kind == "fit" and numbers else 0
+    return labels[0].replace("-", " ") if labels else PHASES.get(kind, kind), iteration
+
+
 class LiveRun:
-    """Told of every stage, iteration and wait."""
+    """Told of every stage, step and wait."""
 
     channel: Channel  # set before the first iteration
 
-    def __init__(
-        self, progress: Progress, log: ProgressLog, journal: Journal, settings: SolverSettings
-    ) -> None:
+    def __init__(self, progress: Progress, log: ProgressLog, journal: Journal, most: int) -> None:
         self._progress, self._log, self._journal = progress, log, journal
-        self._most, self._outlook = settings.max_iter, Outlook(settings)
+        self._most, self._step, self._phase = most, "", ""
         self._mentioned: tuple[str, ...] = ()
 
     @contextmanager
@@ -56,25 +74,30 @@ class LiveRun:
         self._log.stage(text)
         self._journal.note("stage", text)
 
-    def moment(self, moment: Moment) -> None:
-        """Before every iteration: the residuals of the last one."""
-        self._outlook.hear_residuals(*moment.relative_residuals)
+    def listen(self, number: str, hospital: str, sent: bytes, answer: bytes) -> None:
+        """A message of a hospital, under the name that the study gives the step."""
+        del number
+        self._log.listen(self._step, hospital, sent, answer)
 
-    def iteration(self, line: Iteration) -> None:
-        """One more line, with the slowest hospital and the time that the rest may take."""
-        forecast = self._outlook.hear(line)
-        pace = {name: one.answers_in for name, one in self.channel.traffic.items()}
-        more = self._log.expect(pace, forecast.seconds, forecast.most_seconds)
-        self._log.iteration({**line._asdict(), **more})
-        slowest = f"slowest {more['slowest']} {more['slowest_seconds']:.2f} s"
-        self._progress.move(self._in_words(line, more["rounds"], slowest, forecast))
-
-    def _in_words(self, line: Iteration, rounds: int, slowest: str, forecast: Forecast) -> str:
-        parts = [f"iteration {line.iteration} of at most {self._most}, round {rounds}"]
-        parts.append(f"objective {line.objective:.6g}")
-        if line.primal is not None and line.dual is not None:
-            parts.append(f"residuals {line.primal:.1e} and {line.dual:.1e}")
-        return " · ".join([*parts, f"{line.bytes / 1e6:,.1f} MB", slowest, forecast.in_words()])
+    def step(self, name: str) -> None:
+        """Which step hospitals are at: phase and iteration are all a coordinator can see."""
+        self._step = name
+        phase, iteration = phase_of(name)
+        if phase != self._phase:
+            self._phase = phase
+            self._log.stage(phase)
+            self._journal.note("phase", phase)
+        traffic = self.channel.traffic
+        pace = {one: t.answers_in for one, t in traffic.items() if t.answers_in}
+        slowest = max(pace, key=lambda one: pace[one]) if pace else ""
+        self._log.at(iteration, pace)
+        parts = [phase]
+        if iteration:
+            parts.append(f"iteration {iteration} of at most {self._most}")
+        parts.append(f"{sum(t.bytes_up + t.bytes_down for t in traffic.values()) / 1e6:,.1f} MB")
+        if slowest:
+            parts.append(f"slowest {slowest} {pace[slowest]:.2f} s")
+        self._progress.move(" · ".join(parts))
 
     def awaiting(self, write_down: Notice) -> Callable[[Awaited | None], None]:
         """Who is awaited: written down; said aloud once it takes long."""

@@ -26,6 +26,7 @@ from tripheno.cli.simulate import simulate
 from tripheno.cli.taking_part import join, serve
 from tripheno.cli.transform import transform
 from tripheno.cli.ui import ui
+from tripheno.cli.withdraw import withdraw
 from tripheno.errors import TriphenoError, of_the_system
 
 app = typer.Typer(
@@ -66,7 +67,7 @@ def _in_words(fault: Exception) -> str:
 
 for _command in (
     demo, ingest, simulate, rank, transform, report, ui, init, check, preview, approve,
-    serve, join, run, status, paper, bench, explain,
+    withdraw, serve, join, run, status, paper, bench, explain,
 ):  # fmt: skip
     app.command()(_guarded(_command))
 

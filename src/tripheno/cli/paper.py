@@ -12,7 +12,7 @@ from tripheno.cli.console import Format, FormatOption, Progress, out, print_json
 from tripheno.cli.simulate import ConstraintChoice
 
 if TYPE_CHECKING:
-    from tripheno.evaluation.paper.plan import PaperSettings
+    from tripheno.lab.paper.plan import PaperSettings
 
 
 class ExperimentChoice(StrEnum):
@@ -68,9 +68,9 @@ def paper(
     form: FormatOption = Format.text,
 ) -> None:
     """Run the seed paper's experiments. Interrupt at will: the same command goes on later."""
-    from tripheno.evaluation.paper.plan import PaperSettings
-    from tripheno.evaluation.paper.shares import at_work, jobs_for
-    from tripheno.report.paper_page import write_page
+    from tripheno.lab.paper.plan import PaperSettings
+    from tripheno.lab.paper.shares import at_work, jobs_for
+    from tripheno.lab.paper_page import write_page
 
     settings = PaperSettings(
         data.value, path, scale, repeats, rank, constraint.value,
@@ -94,7 +94,7 @@ def _run_in_shares(
     progress: Progress,
 ) -> None:
     """Let several processes measure, and gather what they or their forerunners have measured."""
-    from tripheno.evaluation.paper.shares import deal, gather, run_shares
+    from tripheno.lab.paper.shares import deal, gather, run_shares
 
     gather(folder, settings)
     if jobs == 1:
@@ -119,9 +119,9 @@ def _words(experiment: ExperimentChoice, settings: PaperSettings) -> list[str]:
 def _run(
     experiment: ExperimentChoice, folder: Path, settings: PaperSettings, progress: Progress
 ) -> None:
-    from tripheno.evaluation.paper.running import GRIDS, Grids
-    from tripheno.report.paper_downstream import run_downstream
-    from tripheno.report.paper_phenotypes import run_phenotypes
+    from tripheno.lab.paper.running import GRIDS, Grids
+    from tripheno.lab.paper_downstream import run_downstream
+    from tripheno.lab.paper_phenotypes import run_phenotypes
 
     every = experiment is ExperimentChoice.all
     if experiment is ExperimentChoice.downstream:
@@ -134,8 +134,8 @@ def _run(
 
 
 def _show(folder: Path, page: Path, form: Format) -> None:
-    from tripheno.evaluation.paper.ledger import read_rows
-    from tripheno.report.paper_page import TITLES, verdicts
+    from tripheno.lab.paper.ledger import read_rows
+    from tripheno.lab.paper_page import TITLES, verdicts
 
     rows = {name: read_rows(folder / f"{name}.csv") for name in TITLES}
     found: dict[str, Any] = {"page": str(page), **verdicts(rows)}

@@ -11,9 +11,9 @@ from tripheno.cli.console import Format, FormatOption, out, print_json, table
 
 if TYPE_CHECKING:
     from tripheno.privacy.manifest import Manifest
-    from tripheno.privacy.preview import Preview
     from tripheno.protocol.agreed import Protocol
     from tripheno.protocol.site import Site
+    from tripheno.study.preview import Preview
 
 SiteOption = Annotated[Path, typer.Option("--site", help="This hospital's own settings.")]
 FederationOption = Annotated[Path, typer.Option("--federation", help="The study's protocol.")]
@@ -30,7 +30,7 @@ def preview(
     form: FormatOption = Format.text,
 ) -> None:
     """Show what exactly would leave this hospital; write the manifest and round one's bytes."""
-    from tripheno.privacy.preview import preview as run
+    from tripheno.study.preview import preview as run
 
     protocol, site = settings(site_file, federation_file)
     found = run(protocol, site, labels=labels)
@@ -73,6 +73,7 @@ def approve(
     today = datetime.now(UTC).date()
     expires = today + timedelta(days=days)
     path = site.approval / approval.APPROVAL
+    (site.approval / approval.WITHDRAWAL).unlink(missing_ok=True)
     write_text(path, approval.approve(manifest, officer, expires))
     try:
         approval.check_approval(protocol, site, today)
@@ -106,6 +107,7 @@ def write_preview(folder: Path, found: Preview, protocol: Protocol) -> None:
     from tripheno.privacy.approval import APPROVAL
     from tripheno.privacy.manifest import MANIFEST
     from tripheno.privacy.summary import SUMMARY, summary_of
+    from tripheno.study.store import write_whole
 
     local = folder / LOCAL
     local.mkdir(parents=True, exist_ok=True)
@@ -114,9 +116,9 @@ def write_preview(folder: Path, found: Preview, protocol: Protocol) -> None:
     for old in local.glob("[0-9][0-9]-*"):
         old.unlink()
     for sample, sent in zip(found.manifest.round_one, found.sent, strict=True):
-        (local / sample.file).write_bytes(sent.data)
+        write_whole(local / sample.file, sent.data)
         if sent.content is not None:
-            (local / sample.file).with_suffix(".safetensors").write_bytes(sent.content)
+            write_whole((local / sample.file).with_suffix(".safetensors"), sent.content)
     write_text(folder / MANIFEST, found.manifest.to_text())
     write_text(folder / SUMMARY, summary_of(found.manifest, protocol))
 
@@ -135,17 +137,17 @@ def _say_key(fingerprint: str, key: Path, form: Format) -> None:
 
 
 def _show(manifest: Manifest, folder: Path) -> None:
+    from tripheno.privacy.manifest import LEAVES
+
     shown = table(
-        "", {"Message": False, "Rows are": False, "Masked": False, "Bytes here": True,
-             "At most": True, "Rounds": True},
+        "", {"Message": False, "Leaves": False, "Rows are": False, "Bytes here": True,
+             "At most": True, "Times": True},
     )  # fmt: skip
     for message in manifest.messages:
-        if message.most_bytes:
-            shown.add_row(
-                message.message, message.rows, "yes" if message.masked else "no",
-                f"{manifest.bytes_here(message):,}", f"{message.most_bytes:,}",
-                f"{manifest.rounds(message):,}",
-            )  # fmt: skip
+        shown.add_row(
+            message.name, LEAVES[message.how], message.rows, f"{manifest.bytes_here(message):,}",
+            f"{message.most_bytes:,}", f"{manifest.times(message):,}",
+        )  # fmt: skip
     console = out()
     console.print(f"What would leave {manifest.hospital} in {manifest.study}", style="bold")
     console.print(shown)

@@ -44,21 +44,22 @@ def rank(
     form: FormatOption = Format.text,
 ) -> None:
     """Try several numbers of phenotypes over the hospitals and recommend one."""
-    from tripheno.evaluation.rank import choose_rank
-    from tripheno.evaluation.simulation import assemble
-    from tripheno.exchange.simulated import sums_for
     from tripheno.files import write_text
     from tripheno.report.charts import as_svg, rank_chart
-    from tripheno.report.study import federation_from_files
+    from tripheno.report.simulated import federation_from_files
     from tripheno.solver.settings import SolverSettings
+    from tripheno.study.evidence import choose_rank
+    from tripheno.study.makers import Maker
+    from tripheno.study.simulation import assemble
 
     wanted = parse_ranks(ranks)
     settings = SolverSettings(method="exact", seed=seed, tol=tol, restarts=restarts)
     tensors, _ = federation_from_files(sites, hospitals, None, seed)
-    kind, sums = sums_for(None, len(tensors), seed)
+    maker = Maker(seed=seed)
+    kind = maker.of(tuple(tensors))
     with Progress() as progress:
         choice = choose_rank(
-            assemble(tensors).tensors, wanted, settings, repeats=repeats, sums=sums,
+            assemble(tensors).tensors, wanted, settings, maker(tuple(tensors)), repeats=repeats,
             announce=lambda e: progress.say(
                 f"{e.rank} phenotypes: held-out error {e.held_out_error:.4f}"
             ),

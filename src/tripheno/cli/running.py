@@ -24,7 +24,6 @@ from tripheno.cli.setting_up import Folder, need_the_engine, study_of
 from tripheno.errors import OutputExists
 
 if TYPE_CHECKING:
-    from tripheno.federation.coordination import Result
     from tripheno.federation.home import CoordinatorHome
     from tripheno.protocol.agreed import Protocol
 
@@ -44,13 +43,11 @@ def run(
     without one of them is another study, with another federation.toml and new approvals.
     """
     need_the_engine()
-    from tripheno.exchange.simulated import check_enough
-    from tripheno.federation.coordination import check_study
     from tripheno.federation.home import CoordinatorHome, alone
     from tripheno.report.run_folder import check_folder
+    from tripheno.study.makers import check_enough
 
     protocol, home = study_of(folder), CoordinatorHome(folder)
-    check_study(protocol)
     check_enough(len(protocol.members), allow_two=protocol.allow_two)
     check_folder(to)
     with alone(home.running, "a run"):
@@ -76,7 +73,7 @@ def run(
 def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> dict[str, Any]:
     from tripheno.cli.live import LiveRun
     from tripheno.federation.channel import EngineChannel
-    from tripheno.federation.coordination import Study, coordinate
+    from tripheno.federation.coordinator import Study, coordinate
     from tripheno.federation.journal import Journal
     from tripheno.federation.line import EngineLine
     from tripheno.progress import ProgressLog, Status
@@ -94,19 +91,21 @@ def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> 
         stack.enter_context(spoken_warnings())
         progress = stack.enter_context(Progress())
         log = stack.enter_context(ProgressLog(to, status, [{"name": n} for n in protocol.names]))
-        live = LiveRun(progress, log, Journal(home.run_folder(name)), solver)
+        live = LiveRun(progress, log, Journal(home.run_folder(name)), solver.max_iter)
         line = stack.enter_context(
             EngineLine(protocol.names, seat, live.awaiting(lambda a: home.await_(name, a)))
         )
-        channel = live.channel = EngineChannel(line, log.listen)
+        channel = live.channel = EngineChannel(line, live.listen)
         stack.enter_context(live.told(f"run {name}" + (": going on" if goes_on else "")))
         study = Study(
             protocol, name, home.store(name), identity,
             heads=lambda who, head: home.keep_head(name, who, head),
-            watch=live.iteration, moment=live.moment, say=live.stage,
+            last_head=lambda who: home.last_head(name, who),
+            step=live.step, say=live.stage,
         )  # fmt: skip
-        result: Result = coordinate(study, channel)
-        summary = write_coordinator_run(to, result, Occasion(protocol, name, started))
+        carried = coordinate(study, channel)
+        when = Occasion(protocol, name, started)
+        summary = write_coordinator_run(to, carried.findings, when)
         home.close("finished")
     return summary
 
@@ -134,10 +133,9 @@ def _coordinator_status(folder: Path) -> dict[str, Any]:
         return {"state": "no run was begun here"}
     run = str(current["run"])
     store, awaited = home.store(run), home.awaited(run)
-    kept = store.iterations()
     found: dict[str, Any] = {
         "run": run, "state": current["state"], "at work": is_held(home.running),
-        "attempt": store.attempt(), "last checkpoint": kept[-1] if kept else None,
+        "attempt": store.attempt(),
     }  # fmt: skip
     if current["state"] == "open":
         found |= _progress_of(current.get("folder", ""))
@@ -154,8 +152,8 @@ def _progress_of(folder: str) -> dict[str, Any]:
     from tripheno.progress import read_status
 
     told = (read_status(Path(folder)) if folder else None) or {}
-    words = {"iteration": "iteration", "most": "at most", "objective": "objective",
-             "slowest": "slowest hospital", "seconds_left": "seconds left"}  # fmt: skip
+    words = {"stage": "phase", "iteration": "iteration", "most": "at most", "rounds": "rounds",
+             "slowest": "slowest hospital"}  # fmt: skip
     return {shown: told[name] for name, shown in words.items() if told.get(name)}
 
 
@@ -182,7 +180,7 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
     runs = sorted((site.state / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
     if runs:
         store = HospitalHome(site).store(runs[-1].name)
-        found |= {"last run": runs[-1].name, "checkpoints": store.iterations()}
+        found |= {"last run": runs[-1].name, "checkpoints": [t for t, _ in store.kept()]}
     return found
 
 

@@ -57,7 +57,7 @@ class PrecisionChoice(StrEnum):
 class SumsChoice(StrEnum):
     """How contributions are added."""
 
-    secure = "secure"
+    blind = "blind"
     plain = "plain"
 
 
@@ -69,13 +69,6 @@ class AlignChoice(StrEnum):
     polynomial = "polynomial"
 
 
-class OrderChoice(StrEnum):
-    """In which order codes stand on the common axes."""
-
-    codes = "codes"
-    protocol = "protocol"
-
-
 def simulate(
     sites: Annotated[
         list[Path],
@@ -85,7 +78,7 @@ def simulate(
     ],
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the run.")],
     rank: Annotated[int, typer.Option(help="Number of phenotypes.", min=1)] = 10,
-    method: Annotated[MethodChoice, typer.Option(help="Method.")] = MethodChoice.trip,
+    method: Annotated[MethodChoice, typer.Option(help="Method.")] = MethodChoice.exact,
     hospitals: Annotated[
         int | None, typer.Option(help="Deal one site's patients to this many hospitals.", min=1)
     ] = None,
@@ -120,16 +113,12 @@ def simulate(
     sums: Annotated[
         SumsChoice | None,
         typer.Option(
-            help="How contributions are added.", show_default="secure from three hospitals on"
+            help="How contributions are added.", show_default="blind from three hospitals on"
         ),
     ] = None,
     align: Annotated[
         AlignChoice, typer.Option(help="How hospitals agree on common axes.")
     ] = AlignChoice.tokens,
-    order: Annotated[
-        OrderChoice,
-        typer.Option(help="Axes by code; or as separate machines with this seed leave them."),
-    ] = OrderChoice.codes,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Accept that --align polynomial shows code lists.")
     ] = False,
@@ -156,17 +145,17 @@ def simulate(
     form: FormatOption = Format.text,
 ) -> None:
     """Run a federation of one machine's files, and compare it with pooled data."""
-    from tripheno.evaluation.simulation import assemble, drop_small_cells
-    from tripheno.exchange.simulated import SumsKind, sums_for
     from tripheno.report.run_folder import check_folder
-    from tripheno.report.study import Study, federation_from_files, run_study
+    from tripheno.report.simulated import SHOWN, federation_from_files, run_simulation
     from tripheno.solver.guides import read_guides
     from tripheno.solver.settings import Method, SolverSettings
+    from tripheno.study.makers import SumsKind
+    from tripheno.study.simulation import Simulation, assemble
 
     started = time.perf_counter()
     settings = SolverSettings(
         n_components=rank,
-        method=cast("Method", "trip" if method is MethodChoice.all else method.value),
+        method=cast("Method", SHOWN if method is MethodChoice.all else method.value),
         variant=variant.value,
         constraint=constraint.value,
         precision=precision.value,
@@ -187,23 +176,20 @@ def simulate(
     check_folder(out_dir)
     with Progress() as progress, spoken_warnings():
         tensors, inputs = federation_from_files(sites, hospitals, skew, seed)
-        by_code = order is OrderChoice.codes
-        federation = assemble(tensors, align.value, seed=seed, insecure=insecure, by_code=by_code)
+        federation = assemble(tensors, align.value, seed=seed, insecure=insecure, min_cell=min_cell)
         kind: SumsKind | None = sums.value if sums else None
         if min_cell is not None:
-            _, make = sums_for(kind, len(tensors), seed)
-            federation = drop_small_cells(federation, min_cell, make)
             progress.say(_removed_in_words(federation.codes_removed, min_cell))
         progress.say(
             f"{len(federation.tensors)} hospitals, {federation.nonzeros:,} cells, "
             f"axes agreed in {federation.alignment_seconds:.2f} s"
         )
         beside: tuple[Method, ...] = ("central", "local") if compare else ()
-        study = Study(
+        study = Simulation(
             federation, settings, inputs, every=method is MethodChoice.all, beside=beside,
             sums=kind, halves=halves,
         )  # fmt: skip
-        result = run_study(study, out_dir, started, announce=progress.iteration)
+        result = run_simulation(study, out_dir, started, announce=progress.iteration)
     show(result, out_dir, form)
 
 

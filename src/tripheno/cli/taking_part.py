@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import time
 from collections.abc import Iterator
@@ -18,11 +19,12 @@ from tripheno.cli.setting_up import Folder, need_the_engine, study_of
 from tripheno.errors import CoordinatorUnreachable, NameTaken, UnknownMember
 
 if TYPE_CHECKING:
-    from tripheno.federation.hospital_desk import Finished, HospitalFile
+    from tripheno.federation.hospital import HospitalFile
     from tripheno.federation.journal import Journal
     from tripheno.federation.provisioning import Address, Kit
     from tripheno.protocol.agreed import Protocol
     from tripheno.protocol.site import Site
+    from tripheno.study.result import Findings
 
 SECONDS_BETWEEN_TRIES = 5.0
 SECONDS_FOR_LAST_WORDS = 20.0
@@ -68,7 +70,7 @@ def join(
     """
     need_the_engine()
     from tripheno.federation.home import HospitalHome, alone
-    from tripheno.federation.hospital_desk import HospitalDesk
+    from tripheno.federation.hospital import HospitalDesk
     from tripheno.federation.journal import Journal
     from tripheno.federation.preflight import check_dates
     from tripheno.federation.provisioning import Address
@@ -81,7 +83,6 @@ def join(
         stack.enter_context(alone(site.state / "joined", site.name))
         told = stack.enter_context(_until_told())
         file = _hospital_file(protocol, site, site_file, journal, told if once else None)
-        file.door.check()
         kit = home.kit
         check_dates(kit)
         _find_coordinator(kit, Address.of(protocol.operation.address), told, journal)
@@ -124,30 +125,47 @@ def _hospital_file(
     """What this hospital brings along: its data, its keys, its door."""
     from tripheno.federation.doorkeeper import ApprovedDoor
     from tripheno.federation.home import HospitalHome
-    from tripheno.federation.hospital_desk import HospitalFile
-    from tripheno.privacy.preview import own_tensor
+    from tripheno.federation.hospital import HospitalFile
+    from tripheno.privacy.own_data import events_file, own_tensor
+    from tripheno.protocol.agreed import protocol_hash
     from tripheno.protocol.key_files import read_identity
+    from tripheno.provenance import file_fingerprint
     from tripheno.report.federated import Occasion, write_hospital_run
 
-    started, identity = time.time(), read_identity(site.identity)
+    started, identity, home = time.time(), read_identity(site.identity), HospitalHome(site)
     runs = site_file.resolve().parent / "runs"
-    door = ApprovedDoor(protocol, site, identity)
-    door.check()
+    ApprovedDoor(protocol, site, identity).approved()
+    tensor = own_tensor(protocol, site)
+    codes = {axis.mode: axis.size for axis in tensor.axes}
 
-    def finished(run: str, end: Finished) -> None:
+    def door(run: str, coordinator: bytes) -> ApprovedDoor:
+        made = ApprovedDoor(protocol, site, identity)
+        made.begin(run, codes, coordinator)
+        journal.note("begun", f"run {run} began", run=run)
+        return made
+
+    def finished(run: str, found: Findings) -> None:
         folder = runs / run
-        write_hospital_run(folder, site.name, end, Occasion(protocol, run, started))
+        write_hospital_run(folder, site.name, tensor, found, Occasion(protocol, run, started))
         journal.note("finished", f"finished: {folder}", result=True, run=run, folder=str(folder))
 
     def over(_run: str) -> None:
         if leave is not None:
             leave.set()
 
-    store = HospitalHome(site).store
-    tensor = own_tensor(protocol, site)
+    study, thresholds = protocol_hash(protocol), site.thresholds(protocol)
+    secret = home.secret(study[:32])
+    events = file_fingerprint(events_file(site))
     return HospitalFile(
-        site.name, tensor, protocol, identity, store, door, finished=finished, over=over
-    )
+        site.name, tensor, protocol, identity,
+        store=lambda run: home.store(run, protocol.operation.checkpoint_every),
+        door=door, secret=secret,
+        snapshot=hashlib.sha256(secret + events.encode()).digest(),  # salted: says nothing alone
+        labels=lambda: ApprovedDoor(protocol, site, identity).approved().labels,
+        thresholds={"min_cell_count": thresholds.min_cell_count},
+        finished=finished, over=over,
+        say=lambda text: journal.note("stage", text),
+    )  # fmt: skip
 
 
 def _find_coordinator(kit: Kit, address: Address, told: Event, journal: Journal) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from tripheno.errors import TriphenoWarning
 from tripheno.evaluation.recovery import FOUND_FROM
-from tripheno.evaluation.simulation import Federation
-from tripheno.solver.fit import fit
-from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.tensor.factors import similarity_matrix
 
@@ -50,20 +45,6 @@ class Origin:
             return "In every hospital’s own model"
         *first, last = self.hospitals
         return f"In the own model of {', '.join(first) + ' and ' if first else ''}{last}"
-
-
-def own_models(federation: Federation, settings: SolverSettings) -> dict[str, Solution]:
-    """What each hospital finds from its own patients, on the common axes.
-
-    Guides are left out: a seed that every hospital starts from would be found everywhere. In a
-    simulation all of them are at hand. A real federation learns them only where every
-    hospital has agreed to release its own phenotypes, as the `local` baseline does.
-    """
-    alone = replace(settings, method="central", track_rmse=False, guides=())
-    with warnings.catch_warnings():
-        # a hospital too small for the rank is the very thing to be seen
-        warnings.simplefilter("ignore", TriphenoWarning)
-        return {name: fit({name: tensor}, alone) for name, tensor in federation.tensors.items()}
 
 
 def origins(solution: Solution, own: Mapping[str, Solution]) -> list[Origin]:

@@ -22,7 +22,7 @@ KINDS = tuple(map(np.dtype, ("<f8", "<i8", "<u8", "u1")))  # what a message may 
 
 @dataclass(frozen=True)
 class Message:
-    """Named arrays under way between a hospital and the server."""
+    """Named arrays under way between a hospital and the coordinator."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Every field as an array; the members of a tuple are numbered."""
@@ -71,11 +71,6 @@ class Message:
     def unpack(cls, data: bytes) -> Self:
         """The message that bytes hold, checked."""
         return cls.from_arrays(unpack(data, where=cls.__name__))
-
-
-@dataclass(frozen=True)
-class Broadcast(Message):
-    """What the server sends, the same bytes to every hospital."""
 
 
 @dataclass(frozen=True)

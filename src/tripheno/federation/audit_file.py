@@ -1,7 +1,8 @@
 """A hospital's audit log on its own disk, whose heads another machine countersigns.
 
 A line is on disk before the message it tells of leaves. After a crash the log goes on where it
-stopped; a last line that was cut short is taken off, for its message never left.
+stopped; a last line that was cut short is taken off, for its message never left. A log that no
+longer reaches its last countersigned head is an error, here and at the coordinator.
 """
 
 from __future__ import annotations
@@ -14,48 +15,70 @@ from typing import Any
 
 from tripheno.errors import BadMessage, BrokenChain, DiskFailed
 from tripheno.exchange.keys import Identity, check_signature
-from tripheno.federation.messages import read_json
 from tripheno.files import append_line, write_text
 from tripheno.privacy.audit import (
     COUNTERSIGNED,
     SIGNED,
     START,
     Head,
+    Recorder,
     canonical,
-    entries_of,
     head_bytes,
     line_hash,
-    message_hash,
+    read_head,
 )
 
+HEAD_FILE = "audit.head.json"
 
-class AuditFile:
+
+class AuditFile(Recorder):
     """``audit.jsonl`` of one run: opened, or gone on with."""
 
     def __init__(self, path: Path, run: str, keeper: Identity, coordinator: bytes) -> None:
         self.path, self._keeper, self._coordinator = path, keeper, coordinator
         self.lines: list[str] = []
         self._last = START
+        opening = {
+            "kind": "open", "run": run, "keeper": keeper.public.hex(),
+            "coordinator": coordinator.hex(),
+        }  # fmt: skip
         if path.is_file():
-            self._go_on()
+            self._go_on(opening)
+        self._check_kept()
         if not self.lines:
-            keys = {"keeper": keeper.public.hex(), "coordinator": coordinator.hex()}
-            self.write({"kind": "open", "run": run, **keys})
+            self.write(opening)
 
-    def _go_on(self) -> None:
+    def _go_on(self, opening: dict[str, Any]) -> None:
         data = self.path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
             os.truncate(self.path, len(whole))
         for number, line in enumerate(whole.decode("utf-8", "replace").splitlines(), start=1):
             try:
-                follows = json.loads(line)["prev"] == self._last
-            except (ValueError, KeyError, TypeError):
+                entry = json.loads(line)
+                follows = entry["prev"] == self._last
+            except (ValueError, KeyError, TypeError, RecursionError):
                 follows = False
             if not follows:
                 raise BrokenChain("does not follow the line before it", where=f"line {number}")
+            if number == 1 and any(entry.get(name) != opening[name] for name in opening):
+                raise BrokenChain("is another run's log, or under other keys", where="line 1")
             self.lines.append(line)
             self._last = line_hash(line)
+
+    def _check_kept(self) -> None:
+        """The log must still hold everything up to the last head that was countersigned."""
+        copy = self.path.with_name(HEAD_FILE)
+        if not copy.is_file():
+            return
+        kept = read_head(copy.read_text(encoding="utf-8", errors="replace"))
+        if kept.lines > len(self.lines):
+            raise BrokenChain(
+                f"the log has {len(self.lines):,} lines, its last head {kept.lines:,}",
+                where=self.path.name,
+            )
+        if kept.lines < 1 or line_hash(self.lines[kept.lines - 1]) != kept.hash:
+            raise BrokenChain("is not the log whose head was kept", where=f"line {kept.lines}")
 
     def write(self, entry: dict[str, Any]) -> None:
         """One more line, on disk before anything else happens."""
@@ -64,21 +87,11 @@ class AuditFile:
         text = canonical({**entry, "n": len(self.lines) + 1, "prev": self._last})
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            append_line(self.path, text, mode=0o600)
+            append_line(self.path, text, mode=0o600, sync=True)
         except OSError as fault:
             raise DiskFailed("the audit log cannot be written", why=fault.strerror or "") from None
         self.lines.append(text)
         self._last = line_hash(text)
-
-    def listen(self, step: str, hospital: str, broadcast: bytes, answer: bytes) -> None:
-        """A message in and its answer out."""
-        heard = (len(broadcast), message_hash(broadcast))
-        for entry in entries_of(step, hospital, heard, answer):
-            self.write(entry)
-
-    def refuse(self, step: str, hospital: str, reason: str) -> None:
-        """An answer that was stopped."""
-        self.write({"kind": "refused", "hospital": hospital, "step": step, "reason": reason})
 
     # ── heads ─────────────────────────────────────────────────────────────────────────────────
 
@@ -102,19 +115,24 @@ class AuditFile:
         own = self._keeper.sign(SIGNED, signed).hex()
         head = Head(len(self.lines), self._last, own, countersignature)
         self.write({"kind": "head", **head.to_dict()})
-        copy = self.path.with_name("audit.head.json")
-        write_text(copy, json.dumps(head.to_dict(), indent=2) + "\n")
+        write_text(self.path.with_name(HEAD_FILE), json.dumps(head.to_dict(), indent=2) + "\n")
         return head
 
 
-def countersigned(name: str, offered: bytes, public: bytes, coordinator: Identity) -> Head:
-    """The coordinator's side: a hospital's head, checked and countersigned."""
-    told = read_json(offered, where=f"{name}, audit head")
+def countersigned(
+    name: str, offered: bytes, public: bytes, coordinator: Identity, kept: Head | None = None
+) -> Head:
+    """The coordinator's side: a hospital's head, checked against the last one kept, and signed."""
     try:
+        told = dict(json.loads(offered))
         lines, last, signature = int(told["lines"]), str(told["hash"]), str(told["signature"])
         given = bytes.fromhex(signature)
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         raise BadMessage("a head that cannot be read", where=name) from None
     signed = head_bytes(lines, last)
     check_signature(public, SIGNED, signed, given, where=f"{name}, audit head")
+    if kept is not None and lines < kept.lines:
+        raise BrokenChain(f"the log shrank from {kept.lines:,} to {lines:,} lines", where=name)
+    if kept is not None and lines == kept.lines and last != kept.hash:
+        raise BrokenChain("two logs of the same length", where=name)
     return Head(lines, last, signature, coordinator.sign(COUNTERSIGNED, signed).hex())

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 
-from tripheno.exchange.channel import Channel, Listener
 from tripheno.federation.line import Awaited, EngineLine, Request
 from tripheno.federation.relay import opened_answer
+from tripheno.federation.transport import Channel, Listener
 
 
 class EngineChannel(Channel):

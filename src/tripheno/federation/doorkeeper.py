@@ -1,28 +1,33 @@
-"""Who stands at a hospital's door: the approval before anything leaves, the gate at every message.
+"""Who stands at a hospital's door: the approval and the gate, at every message.
 
-Every attempt of a run has a gate of its own for the kinds of messages; rounds and bytes are counted
-over the whole run, from the audit log, so that starting again gives nothing back.
+Every attempt of a run has a gate of its own for the kinds of messages. Rounds and bytes are counted
+over the whole run, in a file of their own that only grows, so that starting again gives nothing
+back. An approval that ran out, was changed, removed or withdrawn stops the very next message.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
-from tripheno.errors import RunFailed
+from tripheno.errors import BadMessage, BrokenChain, NotApproved, RunFailed, TriphenoError
 from tripheno.exchange.keys import Identity
+from tripheno.exchange.registry import Declaration
 from tripheno.federation.audit_file import AuditFile
-from tripheno.federation.axes import known_codes
-from tripheno.privacy.approval import check_approval
+from tripheno.privacy.approval import APPROVAL, WITHDRAWAL, check_approval, read_approval
+from tripheno.privacy.audit import AUDIT_HEAD
+from tripheno.privacy.faults import FAULT
 from tripheno.privacy.gate import Gate
-from tripheno.privacy.labels import answer_labels
-from tripheno.privacy.manifest import Manifest
+from tripheno.privacy.manifest import MANIFEST, Manifest, listed
 from tripheno.protocol.agreed import Protocol
 from tripheno.protocol.site import Site
-from tripheno.tensor.count_tensor import CountTensor
-from tripheno.vocabulary.axis import Axis
+from tripheno.study.doors import plan_of_protocol
+from tripheno.study.store import write_whole
+
+SPENT = "spent.json"
 
 
 def today() -> date:
@@ -30,41 +35,8 @@ def today() -> date:
     return datetime.now(UTC).date()
 
 
-class Doorkeeper:
-    """No door at all: for tests. The real one is :class:`ApprovedDoor`."""
-
-    def check(self) -> None:
-        """Raise if nothing may leave."""
-
-    def begin(self, run: str, tensor: CountTensor, coordinator: bytes) -> None:
-        """An attempt begins, with the hospital's own tensor and the coordinator's public key."""
-
-    def resize(self, sizes: dict[str, int]) -> None:
-        """The axes have other sizes from now on."""
-
-    def pass_out(self, step: str, broadcast: bytes, answer: bytes) -> bytes:
-        """The answer, if it may leave."""
-        del step, broadcast
-        return answer
-
-    def names(self, question: bytes, axes: Sequence[Axis]) -> bytes:
-        """Names of codes in the final phenotypes, or nothing where that was not approved."""
-        del question, axes
-        return b""
-
-    def offer_head(self, *, last: bool) -> bytes:
-        """Where the audit log stands, signed."""
-        del last
-        raise RunFailed("there is no audit log")
-
-    def take_countersignature(self, countersignature: str) -> None:
-        """The coordinator's signature under it."""
-        del countersignature
-        raise RunFailed("there is no audit log")
-
-
-class ApprovedDoor(Doorkeeper):
-    """The gate of an approved manifest, and its audit log."""
+class ApprovedDoor:
+    """The gate of an approved manifest, its audit log and its budget."""
 
     def __init__(
         self,
@@ -74,74 +46,122 @@ class ApprovedDoor(Doorkeeper):
         day: Callable[[], date] = today,
     ) -> None:
         self.protocol, self.site, self.identity, self._day = protocol, site, identity, day
-        self._gate: Gate | None = None
-        self._log: AuditFile | None = None
+        self._opened: tuple[Gate, AuditFile, Manifest] | None = None
+        self._seen: object = None
 
     def approved(self) -> Manifest:
-        """The manifest, if it is approved today."""
+        """The manifest, if it is approved today; else exit 4."""
         return check_approval(self.protocol, self.site, self._day())
 
-    def check(self) -> None:
-        """Refuse (exit 4) without a valid approval."""
-        self.approved()
+    def begin(self, run: str, codes: Mapping[str, int], coordinator: bytes) -> Manifest:
+        """An attempt begins, on this hospital's own codes: a new gate; what was spent stays spent.
 
-    def begin(self, run: str, tensor: CountTensor, coordinator: bytes) -> None:
-        """A new gate for a new attempt; what was spent before stays spent."""
-        manifest = self.approved()
-        path = run_folder(self.site, run) / "audit.jsonl"
-        log = self._log = AuditFile(path, run, self.identity, coordinator)
-        own = {axis.mode: axis.size for axis in tensor.axes}
-        listed = {one.mode: len(one.codes) for one in self.protocol.lists}
-        sizes = listed if self.protocol.alignment == "vocabulary" else own
-        messages, sent = spent(log.lines)
-        self._gate = Gate(
-            self.site.name, manifest.messages, sizes, log,
-            most_rounds=manifest.most_rounds - messages,
-            most_bytes=manifest.most_bytes - sent,
-            own_codes=own,
+        ``coordinator`` is the public key that countersigns the heads of the audit log.
+        """
+        seen, manifest = self._state(), self.approved()
+        plan = plan_of_protocol(self.protocol, labels=manifest.labels)
+        if listed(plan, manifest.most_codes) != manifest.messages:
+            raise NotApproved("the messages are other ones", fix="run `tripheno preview`")
+        folder = run_folder(self.site, run)
+        path = folder / "audit.jsonl"
+        if (folder / SPENT).is_file() and not path.is_file():
+            raise BrokenChain("the log of what left is gone", where=path.name)
+        log = AuditFile(path, run, self.identity, coordinator)
+        officer = read_approval(self.site.approval).officer
+        log.write({"kind": "approval", "manifest": manifest.sha256, "officer": officer})
+        rounds, sent = spent(folder / SPENT, log.lines)
+        gate = Gate(
+            self.site.name, plan, codes, log,
+            most_rounds=manifest.most_rounds - rounds, most_bytes=manifest.most_bytes - sent,
+            most_codes=manifest.most_codes,
         )  # fmt: skip
+        self._opened, self._seen = (gate, log, manifest), seen
+        return manifest
 
-    def resize(self, sizes: dict[str, int]) -> None:
-        """Shapes follow from the axes."""
-        if self._gate is not None:
-            self._gate.sizes = sizes
+    # ── at every message ──────────────────────────────────────────────────────────────────────
 
-    def pass_out(self, step: str, broadcast: bytes, answer: bytes) -> bytes:
-        """Through the gate."""
-        if self._gate is None:
+    def pass_out(
+        self, step: str, declaration: Declaration, data: bytes, shapes: Mapping[str, Any] | None
+    ) -> bytes:
+        """The message, if it is approved now; its line and cost are on disk before it leaves."""
+        gate, log, manifest = self._open()
+        if declaration != FAULT:  # that this hospital cannot go on may be said always
+            self._check_still(step, log)
+        if declaration == AUDIT_HEAD:  # its line is the countersigned head itself
+            gate.check(step, declaration, data, shapes)
+            return data
+        passed = gate.pass_out(step, declaration, data, shapes)
+        left = (manifest.most_rounds - gate.rounds_left, manifest.most_bytes - gate.bytes_left)
+        write_whole(log.path.with_name(SPENT), json.dumps(left).encode())
+        return passed
+
+    def arrived(self, step: str, data: bytes) -> None:
+        """What came back goes into the log too; a countersignature as the head it makes."""
+        gate, log, _ = self._open()
+        if step.split("/", 1)[0] != AUDIT_HEAD.name:
+            gate.arrived(step, data)
+        elif data:
+            log.take_countersignature(_own(data, self.site.name))
+
+    def resize(self, codes: Mapping[str, int]) -> None:
+        """The axes have other sizes from now on: never more codes than were approved."""
+        self._open()[0].resize(codes)
+
+    def _check_still(self, step: str, log: AuditFile) -> None:
+        """Look at the files' dates, and at the approval itself where something changed."""
+        seen = self._state()
+        if seen == self._seen:
+            return
+        try:
+            self.approved()
+        except TriphenoError as fault:
+            log.refuse(step[:80], self.site.name, fault.code)
+            raise
+        self._seen = seen
+
+    def _state(self) -> object:
+        stamps: list[object] = [self._day()]
+        for name in (APPROVAL, MANIFEST, WITHDRAWAL):
+            try:
+                found = (self.site.approval / name).stat()
+                stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
+            except OSError:
+                stamps.append(None)
+        return stamps
+
+    def offer_head(self, *, last: bool = False) -> bytes:
+        """Where the log stands, signed: to be sent as :data:`AUDIT_HEAD`, in steps of its name."""
+        return self._open()[1].offer_head(last=last)
+
+    def _open(self) -> tuple[Gate, AuditFile, Manifest]:
+        if self._opened is None:
             raise RunFailed("a message before the door was opened", where=self.site.name)
-        return self._gate.pass_out(step, broadcast, answer)
-
-    def names(self, question: bytes, axes: Sequence[Axis]) -> bytes:
-        """Of the codes this hospital has, if its officer approved their release."""
-        manifest = self.approved()
-        return (
-            answer_labels(question, known_codes(axes), axes, manifest) if manifest.labels else b""
-        )
-
-    def offer_head(self, *, last: bool) -> bytes:
-        """Of the log of this run."""
-        return self._opened().offer_head(last=last)
-
-    def take_countersignature(self, countersignature: str) -> None:
-        """Into the log of this run."""
-        self._opened().take_countersignature(countersignature)
-
-    def _opened(self) -> AuditFile:
-        if self._log is None:
-            raise RunFailed("a head before the door was opened", where=self.site.name)
-        return self._log
+        return self._opened
 
 
-def spent(lines: list[str]) -> tuple[int, int]:
-    """Messages that left so far, and their bytes."""
-    messages = sent = 0
+def _own(data: bytes, name: str) -> str:
+    """One hospital's countersignature of all that the coordinator gave."""
+    try:
+        return str(json.loads(data)[name])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise BadMessage("countersignatures that cannot be read", where=name) from None
+
+
+def spent(path: Path, lines: list[str]) -> tuple[int, int]:
+    """Rounds and bytes of a run so far: what was written down apart, never less than the log's."""
+    rounds = sent = 0
     for line in lines:
         entry = json.loads(line)
-        if entry.get("kind") == "message" and entry.get("direction") == "out" and entry["bytes"]:
-            messages += 1
+        if entry.get("kind") == "message" and entry.get("direction") == "out":
+            rounds += 1
             sent += entry["bytes"]
-    return messages, sent
+    if not path.is_file():
+        return rounds, sent
+    try:
+        kept_rounds, kept_bytes = (int(number) for number in json.loads(path.read_bytes()))
+    except (ValueError, TypeError):
+        raise RunFailed("what was spent cannot be read", where=path.name) from None
+    return max(rounds, kept_rounds), max(sent, kept_bytes)
 
 
 def run_folder(site: Site, run: str) -> Path:

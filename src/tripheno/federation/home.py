@@ -5,7 +5,7 @@
     COORDINATOR/federation.toml   the study
     COORDINATOR/keys/             the key that countersigns audit heads
     COORDINATOR/state/engine/     certificate authority, server, login
-    COORDINATOR/state/runs/RUN/   checkpoints of shared factors, heads, who is awaited
+    COORDINATOR/state/runs/RUN/   attempts, audit heads, who is awaited
 
     HOSPITAL/site.toml            beside it keys/, the approval and, in `folders.state`, the rest
     HOSPITAL/state/engine/        request, key, certificate
@@ -24,14 +24,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tripheno.errors import NameTaken, NoKit
-from tripheno.federation.checkpoints import Checkpoints, write_whole
+from tripheno.errors import NameTaken, NoKit, OtherProtocol
 from tripheno.federation.line import Awaited, Seat
 from tripheno.federation.provisioning import LEAD, Address, Kit, Machine
 from tripheno.files import held, write_text
-from tripheno.privacy.audit import Head
+from tripheno.privacy.audit import Head, read_head
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.protocol.site import Site
+from tripheno.study.store import RunStore, write_whole
 
 
 @contextmanager
@@ -102,9 +102,18 @@ class CoordinatorHome:
             return {}
 
     def begin(self, protocol: Protocol, *, anew: bool) -> tuple[str, bool]:
-        """The run to go on with, or a new one; and whether it is gone on with."""
+        """The run to go on with, or a new one; and whether it is gone on with.
+
+        A paused run of another `federation.toml` is not lost in passing: it is named.
+        """
         before, own = self.current(), protocol_hash(protocol)
-        if before.get("protocol") == own and before.get("state") == "open" and not anew:
+        if before.get("state") == "open" and not anew:
+            if before.get("protocol") != own:
+                raise OtherProtocol(
+                    f"run {before['run']} is paused, and federation.toml was changed since",
+                    where=str(self.folder),
+                    fix="put the old federation.toml back; or give that run up with `run --abort`",
+                )
             return str(before["run"]), True
         number = int(before.get("number", 0)) + 1
         run = f"{own[:12]}-{number}"
@@ -126,9 +135,9 @@ class CoordinatorHome:
         """What the coordinator keeps of a run."""
         return self.state / "runs" / run
 
-    def store(self, run: str) -> Checkpoints:
-        """Checkpoints of shared factors."""
-        return Checkpoints(self.run_folder(run))
+    def store(self, run: str) -> RunStore:
+        """How often the run was attempted; the coordinator keeps no state of the study."""
+        return RunStore(self.run_folder(run))
 
     def await_(self, run: str, awaited: Awaited | None) -> None:
         """Write down who is awaited, for `tripheno status`."""
@@ -148,6 +157,11 @@ class CoordinatorHome:
             return Awaited(tuple(told["hospitals"]), told["step"], told["since"], told["why"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def last_head(self, run: str, hospital: str) -> Head | None:
+        """The last head of a hospital's audit log that was kept."""
+        path = self.run_folder(run) / "heads" / f"{hospital}.json"
+        return read_head(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     def keep_head(self, run: str, hospital: str, head: Head) -> None:
         """The coordinator's copy of a hospital's last audit head."""
@@ -178,9 +192,17 @@ class HospitalHome:
         """What this hospital keeps of a run."""
         return self.site.state / "runs" / run
 
-    def store(self, run: str) -> Checkpoints:
-        """Checkpoints of its private state."""
+    def store(self, run: str, every: int = 10) -> RunStore:
+        """Checkpoints of shared and own state."""
         folder = self.run_folder(run)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(self.site.state, 0o700)
-        return Checkpoints(folder)
+        return RunStore(folder, every)
+
+    def secret(self, study: str) -> bytes:
+        """The secret behind this hospital's tokens in a study: made once, kept, backed up."""
+        path = self.site.state / "secrets" / f"{study}.key"
+        if not path.is_file():
+            write_whole(path, os.urandom(32))
+            os.chmod(path.parent, 0o700)
+        return path.read_bytes()

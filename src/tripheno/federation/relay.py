@@ -21,8 +21,9 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from tripheno.errors import BadMessage, RunFailed, TriphenoError, catalogue, of_the_system
-from tripheno.exchange.channel import Outbox, Responder
+from tripheno.errors import BadMessage
+from tripheno.federation.transport import Outbox, Responder
+from tripheno.privacy.faults import fault_bytes, fault_of
 
 ADDRESS = "relay.json"
 KEY_BYTES = 32
@@ -101,47 +102,28 @@ def knock(workspace: Path) -> Connection[Any, Any]:
 
 
 def sealed_answer(respond: Responder, step: str, data: bytes) -> bytes:
-    """What a hospital says to a step: its bytes, or an error of ours in its own words.
+    """What a hospital says to a step: its bytes, or the code of an error.
 
-    Nothing else of a failure leaves: another exception's text could hold a patient's value.
+    Nothing else of a failure leaves: its text could hold a patient's value, a name or a path.
     """
     try:
         return WENT_WELL + respond(step, data)
-    except TriphenoError as fault:
-        return _told(fault)
-    except OSError as fault:  # its words are the system's; the path stays here
-        return _told(of_the_system(fault))
     except Exception as fault:
-        name = type(fault).__name__
-        told = {"code": RunFailed.code, "what": "this hospital could not take the step"}
-        fix = "its own log says more"
-        return WENT_WRONG + json.dumps({**told, "where": "", "why": name, "fix": fix}).encode()
-
-
-def _told(fault: TriphenoError) -> bytes:
-    told = {"code": fault.code, "what": fault.what, "where": fault.where}
-    return WENT_WRONG + json.dumps({**told, "why": fault.why, "fix": fault.fix}).encode()
+        return WENT_WRONG + fault_bytes(fault)
 
 
 def opened_answer(hospital: str, answer: bytes) -> bytes:
-    """A hospital's bytes, or its error raised here under its name."""
+    """A hospital's bytes, or its error raised here under its name, in our own words."""
     if answer[:1] == WENT_WELL:
         return answer[1:]
-    try:
-        told = {key: str(value)[:500] for key, value in json.loads(answer[1:]).items()}
-        kind = catalogue().get(told["code"], RunFailed)
-        what, where, why, fix = (told[key] for key in ("what", "where", "why", "fix"))
-    except (ValueError, KeyError, AttributeError, RecursionError):
-        raise BadMessage("an answer that cannot be read", where=hospital) from None
-    place = hospital if not where or where.startswith(hospital) else f"{hospital}, {where}"
-    raise kind(what, where=place, why=why, fix=fix)
+    raise fault_of(answer[1:], hospital)
 
 
 class Counter:
     """A hospital's side of the relay: every job that knocks is served by the same responder.
 
     One step at a time, each made once: a job that was killed and its successor ask the same
-    :class:`~tripheno.exchange.channel.Outbox`.
+    :class:`~tripheno.federation.transport.Outbox`.
     """
 
     def __init__(self, workspace: Path, respond: Responder) -> None:

@@ -8,16 +8,17 @@ from datetime import date
 from pathlib import Path
 
 from tripheno import __version__
-from tripheno.errors import BadSignature, NotApproved
+from tripheno.errors import BadSignature, NotApproved, Withdrawn
 from tripheno.exchange.keys import Identity, check_signature, fingerprint_of
+from tripheno.files import write_text
 from tripheno.privacy.audit import canonical
 from tripheno.privacy.manifest import Manifest, read_manifest
-from tripheno.privacy.preview import events_file
+from tripheno.privacy.own_data import events_file
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
 
-APPROVAL = "approval.json"
+APPROVAL, WITHDRAWAL = "approval.json", "withdrawal.json"
 PURPOSE = b"approval"
 
 
@@ -58,6 +59,14 @@ def approve(manifest: Manifest, officer: Identity, expires: date) -> str:
     return approval.file_text(officer.sign(PURPOSE, approval.signed_text()))
 
 
+def withdraw(folder: Path, at: str) -> Path:
+    """Take the approval back: no message leaves while this file is there."""
+    read_approval(folder)
+    path = folder / WITHDRAWAL
+    write_text(path, canonical({"withdrawn": at}) + "\n")
+    return path
+
+
 def read_approval(folder: Path) -> Approval:
     """The approval in a folder, if its signature holds and not a byte of it was changed."""
     path = folder / APPROVAL
@@ -87,6 +96,8 @@ def check_approval(protocol: Protocol, site: Site, today: date) -> Manifest:
 
     Call it before anything leaves: the folder is the hospital's own (``site.approval``).
     """
+    if (site.approval / WITHDRAWAL).exists():
+        raise Withdrawn("the approval was withdrawn", where=site.name, fix="approve again")
     approval, manifest = read_approval(site.approval), read_manifest(site.approval)
     found = file_fingerprint(events_file(site)) if events_file(site).is_file() else ""
     faults = [

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tripheno.errors import BadSignature, BrokenChain
-from tripheno.exchange.keys import Identity, check_signature
+from tripheno.exchange.keys import Identity, check_signature, fingerprint_of
+from tripheno.exchange.registry import Declaration, Plan, register
 
 START = "0" * 64
 SIGNED, COUNTERSIGNED = b"audit head", b"audit countersignature"
@@ -24,6 +25,18 @@ LARGEST_EXACT = 2**53
 HEAD_FIELDS = {"lines", "hash", "signature", "countersignature"}
 
 Clock = Callable[[], str]
+
+
+def _heads(plan: Plan) -> int:
+    return (plan.fits * plan.iterations + 1) * int(plan.machines)
+
+
+AUDIT_HEAD = register(
+    Declaration(
+        "audit-head", "release", "none: lines of the audit log, their hash, a signature", (),
+        _heads, lambda _plan, _codes: 512,
+    )
+)  # fmt: skip
 
 
 def canonical(value: Any) -> str:
@@ -67,34 +80,51 @@ class Head:
         }
 
 
-def entries_of(
-    step: str, hospital: str, broadcast: tuple[int, str], answer: bytes
-) -> list[dict[str, Any]]:
-    """The two lines about a message in (its size and hash) and its answer out."""
-    about = {"kind": "message", "hospital": hospital, "step": step}
-    went_in = {"direction": "in", "bytes": broadcast[0], "blake2b": broadcast[1]}
-    went_out = {"direction": "out", "bytes": len(answer), "blake2b": message_hash(answer)}
-    return [{**about, **went_in}, {**about, **went_out}]
+def entry_of(step: str, hospital: str, direction: str, data: bytes) -> dict[str, Any]:
+    """The line about a message: its size and hash, never its content."""
+    return {
+        "kind": "message", "hospital": hospital, "step": step, "direction": direction,
+        "bytes": len(data), "blake2b": message_hash(data),
+    }  # fmt: skip
 
 
-class Minutes:
+def refusal_of(step: str, hospital: str, reason: str) -> dict[str, Any]:
+    """The line about a message that was stopped: nothing of it left."""
+    return {"kind": "refused", "hospital": hospital, "step": step, "reason": reason}
+
+
+class Recorder:
+    """Writes down what a gate tells; where it goes is its heir's."""
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """One more line."""
+        raise NotImplementedError
+
+    def sent(self, step: str, hospital: str, data: bytes) -> None:
+        """A message that leaves."""
+        self.write(entry_of(step, hospital, "out", data))
+
+    def received(self, step: str, hospital: str, data: bytes) -> None:
+        """What came back."""
+        self.write(entry_of(step, hospital, "in", data))
+
+    def refuse(self, step: str, hospital: str, reason: str) -> None:
+        """A message that was stopped."""
+        self.write(refusal_of(step, hospital, reason))
+
+
+class Minutes(Recorder):
     """What passed before a log was opened, to become its first lines."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
 
-    def listen(self, step: str, hospital: str, broadcast: bytes, answer: bytes) -> None:
-        """A message in and its answer out."""
-        heard = (len(broadcast), message_hash(broadcast))
-        self.entries += entries_of(step, hospital, heard, answer)
-
-    def refuse(self, step: str, hospital: str, reason: str) -> None:
-        """A message that was stopped."""
-        refused = {"kind": "refused", "hospital": hospital, "step": step, "reason": reason}
-        self.entries.append(refused)
+    def write(self, entry: dict[str, Any]) -> None:
+        """Remember it."""
+        self.entries.append(entry)
 
 
-class AuditLog:
+class AuditLog(Recorder):
     """A log being written. It only grows."""
 
     def __init__(
@@ -103,7 +133,6 @@ class AuditLog:
         self._keeper, self._coordinator, self._clock = keeper, coordinator, clock
         self.lines: list[str] = []
         self._last, self._step = START, ""
-        self._broadcast: tuple[bytes, str] = (b"", message_hash(b""))
         self.head: Head | None = None
         keys = {"keeper": keeper.public.hex(), "coordinator": coordinator.public.hex()}
         self.write({"kind": "open", "run": run, **keys})
@@ -116,24 +145,17 @@ class AuditLog:
         self.lines.append(text)
         self._last = line_hash(text)
 
-    def listen(self, step: str, hospital: str, broadcast: bytes, answer: bytes) -> None:
-        """A message in and a message out, as a channel tells of them; a new step closes a round."""
+    def sent(self, step: str, hospital: str, data: bytes) -> None:
+        """A message that leaves; a new step closes a round."""
         if step != self._step and self._step:
             self.sign_head()
         self._step = step
-        if self._broadcast[0] is not broadcast:
-            self._broadcast = (broadcast, message_hash(broadcast))
-        for entry in entries_of(step, hospital, (len(broadcast), self._broadcast[1]), answer):
-            self.write(entry)
+        super().sent(step, hospital, data)
 
     def take(self, minutes: Minutes) -> None:
         """What passed before this log was opened."""
         for entry in minutes.entries:
             self.write(entry)
-
-    def refuse(self, step: str, hospital: str, reason: str) -> None:
-        """A message that the gate stopped: nothing of it left."""
-        self.write({"kind": "refused", "hospital": hospital, "step": step, "reason": reason})
 
     def sign_head(self) -> Head:
         """The head of this moment, signed twice, also as a line of the log."""
@@ -168,12 +190,12 @@ def head_bytes(lines: int, last: str) -> bytes:
 
 
 def verify(
-    text: str, kept: Head, *, keeper: bytes | None = None, coordinator: bytes | None = None
+    text: str, kept: Head, *, keeper: str | None = None, coordinator: str | None = None
 ) -> int:
     """How many lines hold; or :class:`BrokenChain` that names the first line that does not.
 
-    ``kept`` is the coordinator's copy of the last head. The two public keys are those agreed on out
-    of band; without them the log's own first line is believed, which proves less.
+    ``kept`` is the coordinator's copy of the last head. The two fingerprints are of the keys agreed
+    on; without them the log's own first line is believed, which proves less.
     """
     if not text.endswith("\n"):
         raise BrokenChain("the last line is cut short", where=f"line {text.count(chr(10)) + 1}")
@@ -204,15 +226,13 @@ def _entry(line: str, number: int, last: str) -> dict[str, Any]:
     return entry
 
 
-def _keys(
-    entry: dict[str, Any], keeper: bytes | None, coordinator: bytes | None
-) -> dict[str, bytes]:
+def _keys(entry: dict[str, Any], keeper: str | None, coordinator: str | None) -> dict[str, bytes]:
     try:
         found = {who: bytes.fromhex(entry[who]) for who in ("keeper", "coordinator")}
     except (KeyError, ValueError, TypeError):
         raise BrokenChain("does not open a log", where="line 1") from None
     for who, expected in (("keeper", keeper), ("coordinator", coordinator)):
-        if expected is not None and found[who] != expected:
+        if expected is not None and fingerprint_of(found[who]) != expected:
             raise BrokenChain(f"names another {who} than agreed", where="line 1")
     return found
 

@@ -1,163 +1,148 @@
 """The one door out of a hospital.
 
-Every byte that leaves passes :meth:`Gate.pass_out`. It holds the message against what the manifest
-allows (kind, field names, types, exact shape, bytes and rounds left), writes the line in the audit
-log, and only then hands the bytes on. What does not fit is stopped, with a line that says so.
+Every byte that leaves passes :meth:`Gate.pass_out`. It holds the message against what the registry
+says of a study's plan (kind, how often, fields, exact shape, bytes and rounds left), writes the
+line in the audit log, and only then hands the bytes on. What does not fit is stopped, with a line
+that says so.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from typing import Protocol
-
-import numpy as np
+from collections.abc import Mapping
+from itertools import product
+from typing import Any, Protocol
 
 from tripheno.errors import BadMessage, GateRefused
-from tripheno.exchange.channel import Responder
+from tripheno.exchange.blind import BlindSession
+from tripheno.exchange.communicator import PROJECTIONS, STATE, VOTES
 from tripheno.exchange.fixed_point import Layout
 from tripheno.exchange.messages import unpack
-from tripheno.exchange.secure import RETRY, check_sealed
-from tripheno.privacy.manifest import Manifest
-from tripheno.privacy.outgoing import Field, Outgoing, phase_of
-from tripheno.vocabulary.tokens import TOKEN_BYTES
+from tripheno.exchange.registry import Declaration, Plan, Sizes, messages_of
+from tripheno.exchange.session import sealed_bytes
+from tripheno.privacy.faults import FAULT
+
+MOST_VOTES = 64
+ANY_CODES = 2**31
+WIDER = "/wider"  # the same contribution once more, on a wider scale
 
 
 class Record(Protocol):
-    """Where the gate writes what passed and what did not."""
+    """Where the gate writes what passed, what came back and what was stopped."""
 
-    def listen(self, step: str, hospital: str, broadcast: bytes, answer: bytes) -> None:
-        """A message in and its answer out."""
+    def sent(self, step: str, hospital: str, data: bytes) -> None:
+        """A message that leaves."""
+
+    def received(self, step: str, hospital: str, data: bytes) -> None:
+        """What came back."""
 
     def refuse(self, step: str, hospital: str, reason: str) -> None:
-        """An answer that was stopped."""
+        """A message that was stopped."""
 
 
 class Gate:
     """A hospital's door for one study: what may pass, and how much of it is left.
 
-    ``sizes`` are the codes of each mode on the agreed axes (while axes are being agreed on: the
-    public list's, or the hospital's own); ``own_codes`` is how many codes this hospital has.
+    ``codes`` are the codes of each mode on the axes as they stand; ``most_codes`` how many were
+    approved, where somebody approved them.
     """
 
     def __init__(
         self,
         hospital: str,
-        allowed: Sequence[Outgoing],
-        sizes: Mapping[str, int],
+        plan: Plan,
+        codes: Mapping[str, int],
         record: Record,
         *,
         most_rounds: int,
         most_bytes: int,
-        own_codes: Mapping[str, int] | None = None,
+        most_codes: Mapping[str, int] | None = None,
     ) -> None:
-        self.hospital, self.sizes, self.record = hospital, dict(sizes), record
-        self._allowed = {one.phase: one for one in allowed}
-        self._own_codes = dict(own_codes or {})
+        self.hospital, self.plan, self.record = hospital, plan, record
+        self._allowed = {one.name: one for one in messages_of(plan)}
+        self._times_left = {one.name: one.times(plan) for one in self._allowed.values()}
+        self._most_codes = dict(most_codes or dict.fromkeys(plan.modes, ANY_CODES))
         self.rounds_left, self.bytes_left = most_rounds, most_bytes
-        self._left = {one.phase: one.most_rounds for one in allowed}
-        self._passed: dict[str, bytes] = {}
-        self._layouts: dict[str, tuple[dict[str, int], Layout]] = {}
+        self.codes: dict[str, int] = {}
+        self.resize(codes)
 
-    def guard(self, respond: Responder) -> Responder:
-        """The responder behind this door, for one run."""
-        self._passed = {}
-        return lambda step, data: self.pass_out(step, data, respond(step, data))
+    def resize(self, codes: Mapping[str, int]) -> None:
+        """The axes have other sizes from now on: never more codes than were approved."""
+        for mode, size in codes.items():
+            if size > self._most_codes[mode]:
+                reason = f"{size:,} {mode} codes, at most {self._most_codes[mode]:,} are approved"
+                self.record.refuse("axes", self.hospital, reason)
+                raise GateRefused(reason, where=self.hospital)
+        self.codes = {mode: codes[mode] for mode in self.plan.modes}
 
-    def pass_out(self, step: str, broadcast: bytes, answer: bytes) -> bytes:
-        """The answer, once it was checked and its line is written; or :class:`GateRefused`."""
-        digest = hashlib.blake2b(answer, digest_size=16).digest()
-        again = self._passed.get(step)
+    def pass_out(
+        self, step: str, declaration: Declaration, data: bytes, shapes: Mapping[str, Any] | None
+    ) -> bytes:
+        """The message, once it was checked and its line is written; or :class:`GateRefused`."""
         try:
-            if again is not None and again != digest:
-                raise BadMessage("another answer under a step that was answered")
-            if again is None:
-                self._check(step, answer)
-            self._spend(step, answer, new=again is None)
+            self.check(step, declaration, data, shapes)
+            self._spend(step, declaration, data)
         except BadMessage as fault:
             reason = " · ".join(part for part in (fault.what, fault.why) if part)
             self.record.refuse(step[:80], self.hospital, reason)
             raise GateRefused(reason, where=f"{self.hospital}, step {step[:80]}") from None
-        self._passed[step] = digest
-        self.record.listen(step, self.hospital, broadcast, answer)
-        return answer
+        self.record.sent(step, self.hospital, data)
+        return data
 
-    def _spend(self, step: str, answer: bytes, *, new: bool) -> None:
-        """Rounds and bytes that are left. The same bytes asked for again cost bytes alone."""
-        phase = phase_of(step)
-        if new and RETRY.match(step) is None:  # a repetition on a wider scale is its step's
-            if self._left[phase] < 1:
-                raise BadMessage(f"no round of '{phase}' is left")
-            self._left[phase] -= 1
-        if new and answer:
-            if self.rounds_left < 1:
-                raise BadMessage("the budget of rounds is spent")
-            self.rounds_left -= 1
-        if len(answer) > self.bytes_left:
+    def arrived(self, step: str, data: bytes) -> None:
+        """What came back goes into the record too."""
+        self.record.received(step, self.hospital, data)
+
+    def _spend(self, step: str, declaration: Declaration, data: bytes) -> None:
+        if declaration == FAULT:
+            return  # that this hospital cannot go on may be said always
+        if self._times_left[declaration.name] < 1:
+            raise BadMessage(f"no message '{declaration.name}' is left")
+        if self.rounds_left < 1:
+            raise BadMessage("the budget of rounds is spent")
+        if len(data) > self.bytes_left:
             raise BadMessage("the budget of bytes is spent")
-        self.bytes_left -= len(answer)
+        if WIDER not in step:
+            self._times_left[declaration.name] -= 1
+        self.rounds_left -= 1
+        self.bytes_left -= len(data)
 
-    def _check(self, step: str, answer: bytes) -> None:
-        allowed = self._allowed.get(phase_of(step))
-        if allowed is None:
+    def check(
+        self, step: str, declaration: Declaration, data: bytes, shapes: Mapping[str, Any] | None
+    ) -> None:
+        """Raise :class:`BadMessage` if the message is not exactly one that the plan has."""
+        allowed = self._allowed.get(declaration.name)
+        if allowed is None or allowed != declaration:
             raise BadMessage("the manifest has no such message")
-        if len(answer) > allowed.most_bytes:
-            raise BadMessage(f"{len(answer):,} bytes, at most {allowed.most_bytes:,} are allowed")
-        if allowed.masked:
-            check_sealed(answer, step, self._layout(allowed), where="")
+        if shapes is not None:
+            self._check_sum(step, allowed, data, dict(shapes))
         elif allowed.fields:
-            self._check_clear(allowed.fields, answer)
-        elif allowed.phase == "tokens/list":
-            self._check_tokens(answer)
-        elif allowed.message in ("Keys", "Nothing") and len(answer) != allowed.most_bytes:
-            raise BadMessage(f"{len(answer):,} bytes, not {allowed.most_bytes:,}")
+            self._check_fields(allowed, {k: a.shape for k, a in unpack(data, where=step).items()})
+        elif allowed.opaque is not None and len(data) > allowed.opaque(self.plan, self._most_codes):
+            raise BadMessage(f"{len(data):,} bytes are more than this message may have")
 
-    def _layout(self, allowed: Outgoing) -> Layout:
-        """Names and shapes of a kind of message, worked out once for these sizes."""
-        known = self._layouts.get(allowed.phase)
-        if known is None or known[0] != self.sizes:
-            known = (dict(self.sizes), allowed.layout(self.sizes))
-            self._layouts[allowed.phase] = known
-        return known[1]
-
-    def _check_clear(self, fields: Sequence[Field], answer: bytes) -> None:
-        """Names, types and shapes of a message that is not masked, exactly."""
-        arrays = unpack(answer, where="")
-        if set(arrays) != {field.name for field in fields}:
+    def _check_sum(
+        self, step: str, allowed: Declaration, data: bytes, shapes: dict[str, Any]
+    ) -> None:
+        """Exactly the declared arrays, beside them only votes and the shared state's projection."""
+        layout = Layout.named(shapes)
+        votes = shapes.pop(VOTES, (0,))
+        if len(votes) != 1 or votes[0] > MOST_VOTES:
+            raise BadMessage("more votes than a step has")
+        if shapes.pop(STATE, (PROJECTIONS,)) != (PROJECTIONS,):
+            raise BadMessage("a projection of another size")
+        self._check_fields(allowed, shapes)
+        if data[: len(BlindSession.magic)] == BlindSession.magic:
+            expected = sealed_bytes(step, layout.size + layout.lanes)
+            if len(data) != expected:
+                raise BadMessage(f"{len(data):,} bytes, not {expected:,}")
+        elif self.plan.blind:
+            raise BadMessage("a sum that is not blind")
+        elif {k: a.shape for k, a in unpack(data, where=step).items()} != dict(layout.arrays):
             raise BadMessage("the fields are not the protocol's")
-        for field in fields:
-            array = arrays[field.name]
-            if array.dtype != np.dtype(field.dtype) or array.shape != field.sized(self.sizes):
-                raise BadMessage(
-                    f"'{field.name}' is {array.dtype} {array.shape}, "
-                    f"the protocol says {field.dtype} {field.sized(self.sizes)}"
-                )
 
-    def _check_tokens(self, answer: bytes) -> None:
-        """One token for each of this hospital's codes, and nothing beside them."""
-        try:
-            lengths = {mode: len(bytes.fromhex(text)) for mode, text in json.loads(answer).items()}
-        except (ValueError, AttributeError, TypeError, RecursionError):
-            raise BadMessage("is no list of tokens") from None
-        if lengths != {mode: TOKEN_BYTES * n for mode, n in self._own_codes.items()}:
-            raise BadMessage("not one token for each of this hospital's codes")
-
-
-def approved_gate(
-    manifest: Manifest,
-    sizes: Mapping[str, int],
-    record: Record,
-    own_codes: Mapping[str, int],
-) -> Gate:
-    """The door of a hospital whose manifest was approved; ``sizes`` as for :class:`Gate`."""
-    for mode, size in sizes.items():
-        if size > manifest.most_codes[mode]:
-            raise GateRefused(
-                f"{size:,} {mode} codes, at most {manifest.most_codes[mode]:,} are approved",
-                where=manifest.hospital,
-            )
-    return Gate(
-        manifest.hospital, manifest.messages, sizes, record,
-        most_rounds=manifest.most_rounds, most_bytes=manifest.most_bytes, own_codes=own_codes,
-    )  # fmt: skip
+    def _check_fields(self, allowed: Declaration, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        for rank, bias in product(self.plan.ranks, {False, self.plan.bias}):
+            sizes = Sizes(tuple(self.codes.values()), rank + int(bias), rank)
+            if any(dict(shapes) == one for one in allowed.allowed(sizes)):
+                return
+        raise BadMessage("the fields are not the protocol's")

@@ -1,8 +1,8 @@
-"""Naming the codes of the final phenotypes, where hospitals approved that.
+"""Naming the codes of the final phenotypes, where a hospital's officer approved that.
 
-Axes agreed on by tokens have positions and no names. After the run the server asks for the names at
-the positions that the final phenotypes show; a hospital answers for the codes it has, if its
-approved manifest lists the message. This is no sum: it shows that the hospital has these codes.
+Axes agreed on by tokens have positions, and every hospital knows the names of its own codes only.
+After the result, each gives the names at the positions that the final phenotypes show, which it
+works out itself; or nothing. This is no sum: it shows that the hospital has these codes.
 """
 
 from __future__ import annotations
@@ -10,61 +10,68 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from tripheno.errors import BadMessage, GateRefused
-from tripheno.privacy.manifest import Manifest
-from tripheno.privacy.outgoing import LABEL_BYTES
+import numpy as np
+
+from tripheno.errors import BadMessage
+from tripheno.exchange.communicator import Communicator
+from tripheno.exchange.registry import Declaration, register
+from tripheno.tensor.factors import leading_positions
 from tripheno.vocabulary.axis import Axis
 
-STEP = "labels"
+LABEL_BYTES = 400  # a code and its label
+
+LABELS = register(
+    Declaration(
+        "labels", "gather", "codes of the final phenotypes that this hospital has, IN CLEAR", (),
+        lambda plan: int(plan.labels or plan.machines),  # else an empty message
+        lambda plan, codes: LABEL_BYTES * sum(codes.values()) if plan.labels else 0,
+    )
+)  # fmt: skip
 
 Positions = dict[str, list[int]]
-"""Mode → the positions whose names are asked for."""
+"""Mode → the positions that the final phenotypes show."""
 
 Named = dict[str, dict[int, tuple[str, str]]]
 """Mode → position → code and label."""
 
 
-def ask_labels(positions: Mapping[str, Sequence[int]]) -> bytes:
-    """The server's question."""
-    asked = {mode: sorted(map(int, places)) for mode, places in positions.items()}
-    return json.dumps(asked, sort_keys=True).encode()
-
-
-def answer_labels(
-    question: bytes, own: Mapping[str, Mapping[int, str]], axes: Sequence[Axis], manifest: Manifest
-) -> bytes:
-    """A hospital's answer: names of its own codes among those asked for.
-
-    ``own`` are its codes by mode and position on the agreed axes; ``axes`` have the labels.
-    """
-    if not manifest.labels:
-        raise GateRefused(
-            "names of codes were not approved", where=manifest.hospital,
-            fix="run `tripheno preview --labels`, then approve",
-        )  # fmt: skip
-    labels = {axis.mode: axis.labels for axis in axes}
-    named = {
-        mode: {
-            str(place): [own[mode][place], labels[mode].get(own[mode][place], "")]
-            for place in places
-            if place in own.get(mode, {})
-        }
-        for mode, places in _read(question).items()
+def shown_positions(
+    axes: Sequence[Axis], factors: Sequence[np.ndarray], components: int
+) -> Positions:
+    """Where the codes of the final phenotypes stand."""
+    return {
+        axis.mode: sorted({int(n) for c in factor.T[:components] for n in leading_positions(c)})
+        for axis, factor in zip(axes, factors, strict=True)
     }
+
+
+def own_labels(axes: Sequence[Axis], shown: Positions) -> bytes:
+    """One hospital's message: the names of its own codes at these positions."""
+    named = {}
+    for axis in axes:
+        known = {place: code for place, code in axis.known.items() if place in shown[axis.mode]}
+        named[axis.mode] = {str(n): [code, axis.labels.get(code, "")] for n, code in known.items()}
     return json.dumps(named, sort_keys=True, ensure_ascii=False).encode()
 
 
-def _read(question: bytes) -> Positions:
-    try:
-        found = json.loads(question)
-        return {str(mode): [int(place) for place in places] for mode, places in found.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise BadMessage("a question for names that cannot be read", where=STEP) from None
+def share_labels(
+    federation: Communicator,
+    axes: Mapping[str, Sequence[Axis]],
+    shown: Positions,
+    approved: Mapping[str, bool],
+) -> Named:
+    """The names that hospitals give, once the result is there; ``approved`` by whose officer."""
+
+    def give(name: str) -> bytes:
+        return own_labels(axes[name], shown) if approved[name] else b""
+
+    answers = federation.gather("labels", LABELS, give)
+    return united_labels({name: data for name, data in answers.items() if data}, shown)
 
 
-def united_labels(answers: Mapping[str, bytes], asked: Mapping[str, Sequence[int]]) -> Named:
+def united_labels(answers: Mapping[str, bytes], shown: Positions) -> Named:
     """All hospitals' names together; two names for one position are refused."""
-    named: Named = {mode: {} for mode in asked}
+    named: Named = {mode: {} for mode in shown}
     for hospital, data in answers.items():
         try:
             found = {
@@ -75,8 +82,8 @@ def united_labels(answers: Mapping[str, bytes], asked: Mapping[str, Sequence[int
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise BadMessage("names that cannot be read", where=hospital) from None
         for (mode, place), (code, label) in found.items():
-            if place not in asked.get(mode, ()) or len(code) + len(label) > LABEL_BYTES:
-                raise BadMessage("names that were not asked for", where=hospital)
+            if place not in shown.get(mode, ()) or len(code) + len(label) > LABEL_BYTES:
+                raise BadMessage("names of codes that no phenotype shows", where=hospital)
             before = named[mode].get(place, (code, label))
             if before[0] != code:
                 raise BadMessage("two hospitals name one position differently", where=hospital)

@@ -14,17 +14,28 @@ from pathlib import Path
 from typing import Any
 
 from tripheno.errors import NotApproved
-from tripheno.exchange.secure import sealed_bytes
-from tripheno.privacy.outgoing import Field, Outgoing, phase_of
+from tripheno.exchange.communicator import PROJECTIONS, STATE, VOTES
+from tripheno.exchange.fixed_point import Layout
+from tripheno.exchange.registry import Declaration, Field, How, Plan, Sizes, messages_of
+from tripheno.exchange.session import LONGEST_NAME, sealed_bytes
+from tripheno.privacy.gate import MOST_VOTES
 
-FORMAT = 1
+FORMAT = 2
+CLEAR_HEAD = 1024  # names and shapes in clear before a message that is not blind
+LEAVES: dict[How, str] = {
+    "sum": "in a blind sum",
+    "gather": "to every hospital",
+    "unite": "to a sorted union",
+    "release": "to the coordinator",
+}
 MANIFEST = "manifest.json"
 NEVER_SENT = (
     "records, visits, dates and identifiers of patients",
     "counts of one patient, and any list or table with a row for each patient",
     "patients' memberships in phenotypes",
     "the names of codes, before the final release",
-    "this hospital's own sums, except under masks that only cancel in the sum of all hospitals",
+    "this hospital's own sums, except under masks that only cancel in the sum of all hospitals, "
+    "which hospitals read and the coordinator does not",
 )
 NEVER_SENT_IN_CLEAR = NEVER_SENT[:-1]  # the baseline `local` sends a hospital's own factors
 
@@ -41,10 +52,56 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """One kind of message: how it leaves, what its rows are, and how much of it there may be."""
+
+    name: str
+    how: How
+    rows: str
+    fields: tuple[Field, ...]
+    most_bytes: int  # of one message
+    most_times: int
+
+
+def holds(fields: tuple[Field, ...]) -> str:
+    """Fields with their shapes, in words."""
+    return "; ".join(map(_in_words, fields)) or "–"
+
+
+def _in_words(field: Field) -> str:
+    shape = " × ".join(map(str, field.shape)) or "one number"
+    return f"`{field.name}` {shape}" + (", for each mode" if field.per_mode else "")
+
+
+def listed(plan: Plan, most_codes: Mapping[str, int]) -> tuple[Listed, ...]:
+    """Every kind of message of a study, by name, as the registry declares it."""
+    found = (
+        Listed(one.name, one.how, one.rows, one.fields, _most_bytes(one, plan, most_codes),
+               one.times(plan))
+        for one in messages_of(plan)
+    )  # fmt: skip
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _most_bytes(one: Declaration, plan: Plan, codes: Mapping[str, int]) -> int:
+    """Of one message, at the largest rank, on the largest axes."""
+    if one.opaque is not None:
+        return one.opaque(plan, codes)
+    rank = max(plan.ranks)
+    sizes = Sizes(tuple(codes[mode] for mode in plan.modes), rank + int(plan.bias), rank)
+    if one.how != "sum" or not plan.blind:
+        return CLEAR_HEAD + 8 * (one.numbers(sizes) + MOST_VOTES + PROJECTIONS)
+    carried = {VOTES: (MOST_VOTES,), STATE: (PROJECTIONS,)}
+    layouts = [Layout.named({**shapes, **carried}) for shapes in one.allowed(sizes)]
+    return sealed_bytes("x" * LONGEST_NAME, max(like.size + like.lanes for like in layouts))
+
+
+@dataclass(frozen=True)
 class Sample:
-    """A message of the rehearsal: its file, size and hash."""
+    """A message of the rehearsal: its kind, file, size and hash."""
 
     step: str
+    message: str
     file: str
     bytes: int
     sha256: str
@@ -67,7 +124,7 @@ class Manifest:
     most_rounds: int
     most_bytes: int
     labels: bool
-    messages: tuple[Outgoing, ...]
+    messages: tuple[Listed, ...]
     never_sent: tuple[str, ...]
     round_one: tuple[Sample, ...]
 
@@ -81,18 +138,14 @@ class Manifest:
         """Hash of the file's bytes."""
         return hashlib.sha256(self.to_text().encode()).hexdigest()
 
-    def bytes_here(self, message: Outgoing) -> int:
-        """Bytes of one message at this hospital's own sizes: as rehearsed, else as derived."""
-        for sample in self.round_one:
-            if phase_of(sample.step) == message.phase:
-                return sample.bytes
-        if message.masked:
-            return sealed_bytes(message.layout(self.facts.codes))
-        return message.most_bytes
+    def bytes_here(self, message: Listed) -> int:
+        """Bytes of one message at this hospital's own sizes, where it was rehearsed."""
+        seen = [sample.bytes for sample in self.round_one if sample.message == message.name]
+        return max(seen, default=message.most_bytes)
 
-    def rounds(self, message: Outgoing) -> int:
+    def times(self, message: Listed) -> int:
         """How often it may leave: as the method needs it, within the budget of the whole."""
-        return min(message.most_rounds, self.most_rounds)
+        return min(message.most_times, self.most_rounds)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -115,14 +168,7 @@ def _from_plain(plain: dict[str, Any]) -> Manifest:
     if plain.pop("format") != FORMAT:
         raise ValueError("another format")
     messages = tuple(
-        Outgoing(
-            **{
-                **one,
-                "fields": tuple(
-                    Field(f["name"], tuple(f["shape"]), f["dtype"]) for f in one["fields"]
-                ),
-            }
-        )
+        Listed(**{**one, "fields": tuple(_field(**field) for field in one["fields"])})
         for one in plain["messages"]
     )
     samples = tuple(Sample(**one) for one in plain["round_one"])
@@ -134,3 +180,7 @@ def _from_plain(plain: dict[str, Any]) -> Manifest:
         "round_one": samples,
     }
     return Manifest(**given)
+
+
+def _field(name: str, shape: list[int | str], per_mode: bool) -> Field:
+    return Field(name, tuple(shape), per_mode)

@@ -6,18 +6,12 @@ at the threshold: the server learns which positions reach it, and below it how f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from tripheno.errors import NothingLeft, SettingsError
-from tripheno.exchange import Exchange, Guard, InProcessChannel, MakeSums
-from tripheno.exchange.channel import open_door
-from tripheno.exchange.sums import Hospital
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.vocabulary.axis import Axis
-from tripheno.vocabulary.public_list import counting, kept_slots
 
 
 def people_at_positions(tensor: CountTensor) -> list[np.ndarray]:
@@ -33,79 +27,10 @@ def people_at_positions(tensor: CountTensor) -> list[np.ndarray]:
 def people_per_code(tensor: CountTensor) -> dict[str, dict[str, int]]:
     """Mode → code → people, for the modes that have codes."""
     return {
-        axis.mode: {code: int(n) for code, n in zip(axis.codes, people, strict=True)}
+        axis.mode: {code: int(people[place]) for place, code in axis.known.items()}
         for axis, people in zip(tensor.axes, people_at_positions(tensor), strict=True)
         if axis.codes is not None
     }
-
-
-Doors = Callable[[Mapping[str, int]], Guard]
-"""The hospitals' doors for a count on axes of these sizes."""
-
-
-def no_doors(sizes: Mapping[str, int]) -> Guard:
-    """None: for tests."""
-    del sizes
-    return open_door
-
-
-def without_small_cells(
-    tensors: Mapping[str, CountTensor], fewest: int, make: MakeSums, doors: Doors = no_doors
-) -> tuple[dict[str, CountTensor], dict[str, int]]:
-    """Tensors on common axes without the codes that fewer than ``fewest`` people have.
-
-    A code that goes takes cells of other codes with it, so people are counted again until every
-    code that is left has enough. Also says how many codes of each mode went.
-    """
-    if fewest < 1:
-        raise SettingsError(f"a smallest cell of {fewest}", fix="--min-cell must be 1 or more")
-    left = dict(tensors)
-    sizes = [axis.size for axis in next(iter(left.values())).axes]
-    while True:
-        kept = _kept(left, fewest, make, doors)
-        axes = next(iter(left.values())).axes
-        for axis, keep in zip(axes, kept, strict=True):
-            if not keep.any():
-                raise NothingLeft(f"no code has {fewest} people", where=axis.mode)
-        if all(keep.all() for keep in kept):
-            break
-        left = {name: restricted(tensor, kept) for name, tensor in left.items()}
-    removed = {
-        axis.mode: size - axis.size
-        for axis, size in zip(next(iter(left.values())).axes, sizes, strict=True)
-    }
-    return left, removed
-
-
-def _kept(
-    tensors: Mapping[str, CountTensor], fewest: int, make: MakeSums, doors: Doors
-) -> list[np.ndarray]:
-    """Which positions enough people have; each count is a run of its own, under keys of its own."""
-    halves, server = make(tuple(tensors))
-    axes = next(iter(tensors.values())).axes
-    guard = doors({axis.mode: axis.size for axis in axes})
-    desks = {
-        name: Hospital(name, halves[name], {"people": counting(people_at_positions(t))})
-        for name, t in tensors.items()
-    }
-    channel = InProcessChannel({name: guard(name, desk.respond) for name, desk in desks.items()})
-    return kept_slots(Exchange(channel, server), [axis.size for axis in axes], fewest)
-
-
-def restricted(tensor: CountTensor, kept: Sequence[np.ndarray]) -> CountTensor:
-    """The tensor on the kept positions; patients stay, even without a cell."""
-    codes = [
-        tuple(str(p) for p in range(a.size)) if a.codes is None else a.codes for a in tensor.axes
-    ]
-    named = [
-        Axis(axis.mode, axis.size, own, axis.labels)
-        for axis, own in zip(tensor.axes, codes, strict=True)
-    ]
-    fewer = []
-    for axis, keep in zip(named, kept, strict=True):
-        own = tuple(code for code, stays in zip(axis.codes or (), keep, strict=True) if stays)
-        fewer.append(Axis(axis.mode, len(own), own, axis.labels))
-    return CountTensor(tuple(named), tensor.cells).on_axes(fewer)
 
 
 class Shown(NamedTuple):

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tripheno.privacy.manifest import Manifest
-from tripheno.privacy.outgoing import Outgoing
+from tripheno.privacy.manifest import LEAVES, Manifest, holds
 from tripheno.protocol.agreed import Protocol
 
 SUMMARY = "data-protection-summary.md"
 _ALIGNMENT = {
-    "tokens": "as opaque tokens under a key that only hospitals hold. The server sees how many "
-    "codes a hospital has and how many two hospitals share, not which",
-    "vocabulary": "over public code lists: capped counts of people, added under masks, in an order "
-    "that a key only hospitals hold decides. The server sees no hospital's list",
-    "polynomial": "BY THE PAPER'S INSECURE PROTOCOL: the server can read every hospital's list",
+    "tokens": "as opaque tokens under secrets that only hospitals hold. The coordinator sees how "
+    "many codes a hospital has and how many two hospitals share, not which",
+    "vocabulary": "over public code lists: capped counts of people, in a blind sum. The "
+    "coordinator sees no hospital's list, hospitals see the sum",
+    "polynomial": "BY THE PAPER'S INSECURE PROTOCOL: the coordinator reads every hospital's list",
 }
 
 
@@ -59,16 +58,14 @@ def _members(manifest: Manifest, protocol: Protocol) -> str:
 def _what_leaves(manifest: Manifest, _protocol: Protocol) -> Iterator[str]:
     yield "## What leaves this hospital"
     yield ""
-    yield "| message | rows are | fields | masked | bytes here | at most, a message | rounds |"
+    yield "| message | leaves | rows are | fields | bytes here | at most, a message | times |"
     yield "|---|---|---|---|---:|---:|---:|"
     for message in manifest.messages:
-        if message.most_bytes:
-            yield (
-                f"| {message.message} | {message.rows} | {_fields(message)} | "
-                f"{'yes' if message.masked else 'no'} | "
-                f"{manifest.bytes_here(message):,} | {message.most_bytes:,} | "
-                f"{manifest.rounds(message):,} |"
-            )
+        yield (
+            f"| {message.name} | {LEAVES[message.how]} | {message.rows} | "
+            f"{holds(message.fields)} | {manifest.bytes_here(message):,} | "
+            f"{message.most_bytes:,} | {manifest.times(message):,} |"
+        )
     yield ""
     yield (
         f"In all at most {manifest.most_bytes:,} bytes and {manifest.most_rounds:,} rounds. "
@@ -77,14 +74,6 @@ def _what_leaves(manifest: Manifest, _protocol: Protocol) -> Iterator[str]:
     yield ""
     yield "What is never sent: " + "; ".join(manifest.never_sent) + "."
     yield ""
-
-
-def _fields(message: Outgoing) -> str:
-    def shape(field_shape: tuple[int | str, ...]) -> str:
-        sizes = [f"{size} codes" if isinstance(size, str) else str(size) for size in field_shape]
-        return " × ".join(sizes) or "one number"
-
-    return "; ".join(f"`{f.name}` {shape(f.shape)}" for f in message.fields) or "–"
 
 
 def _thresholds(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
@@ -117,11 +106,11 @@ def _not_protected(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
     yield ""
     if len(protocol.members) != 2:
         yield (
-            "- The server sees sums under masks. A hospital hides among the honest ones if at "
-            "least two are honest; server and hospitals are taken to follow the protocol."
+            "- The coordinator reads no sum before the release; hospitals read every sum, so each "
+            "sees the others together. A hospital hides among the honest ones if at least two are."
         )
     yield (
-        "- The sum itself is exact and not protected: it may tell something about a rare "
+        "- A sum itself is exact and not protected: it may tell something about a rare "
         "combination of codes. Whether a given person's record took part is not hidden. "
         "There is no differential privacy."
     )
@@ -129,7 +118,7 @@ def _not_protected(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
         "- A second run with other patients, codes or hospitals gives a second sum, and the "
         "difference of two sums speaks of what changed."
     )
-    yield "- A hospital or server that lies is not detected."
+    yield "- A hospital that contributes false numbers is not detected; a changed sum is."
     yield (
         f"- Beside this page lie the very bytes of the first round ({len(manifest.round_one)} "
         "messages), with their content before the mask, in `local/`."
@@ -141,4 +130,4 @@ def _checks(_manifest: Manifest, _protocol: Protocol) -> Iterator[str]:
     yield "## How to check"
     yield ""
     yield "`tripheno audit verify` checks the record of everything that left, `tripheno audit show`"
-    yield "lists it, and `tripheno audit attack` attacks what a server would have seen."
+    yield "lists it, and `tripheno audit attack` attacks what others would have seen."

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from tripheno.errors import BadProtocol, SettingsError, UnknownMember
-from tripheno.exchange.keys import Roster, fingerprint_of
-from tripheno.exchange.simulated import FEWEST
+from tripheno import __version__
+from tripheno.errors import BadGuide, BadProtocol, SettingsError, UnknownMember
+from tripheno.exchange.keys import fingerprint_of
+from tripheno.exchange.roster import FEWEST, Roster
+from tripheno.exchange.roster import Member as RosterMember
 from tripheno.protocol.settings_file import (
     Layer,
     SettingsFile,
@@ -21,11 +23,13 @@ from tripheno.protocol.settings_file import (
     texts,
     truth,
     whole,
+    wholes,
 )
 from tripheno.provenance import fingerprint
 from tripheno.records.events import CountingRule
+from tripheno.solver.guides import Guide, as_guides
 from tripheno.solver.settings import CONSTRAINTS, METHODS, VARIANTS, SolverSettings
-from tripheno.vocabulary.aligners import AlignKind
+from tripheno.vocabulary.alignment import AlignKind
 
 FORMAT = 1  # of what is hashed
 ALIGNMENTS: tuple[str, ...] = get_args(AlignKind)
@@ -33,10 +37,11 @@ ALIGNMENTS: tuple[str, ...] = get_args(AlignKind)
 
 @dataclass(frozen=True)
 class Member:
-    """A hospital that takes part, and the fingerprint of its long-term Ed25519 key."""
+    """A hospital that takes part, the fingerprint of its long-term Ed25519 key, and whose it is."""
 
     name: str
     fingerprint: str
+    institution: str = ""  # members of one institution count as one; "" is its own
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,14 @@ class Budgets:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What a study asks besides its phenotypes."""
+
+    halves: int = 1  # times patients are split in two to see whether phenotypes come back
+    ranks: tuple[int, ...] = ()  # other numbers of phenotypes to weigh
+
+
+@dataclass(frozen=True)
 class Operation:
     """Where the coordinator is reached and how long it waits: no part of the agreement's hash."""
 
@@ -92,7 +105,9 @@ class Protocol:
     budgets: Budgets = Budgets()
     members: tuple[Member, ...] = ()
     coordinator: str = ""  # fingerprint of the key that countersigns audit heads
+    evidence: Evidence = Evidence()
     allow_two: bool = False
+    accept_division_leak: bool = False  # `trip` shows peers how patients are divided
     test: bool = False  # keys and shuffles follow the seed: for rehearsals on synthetic data
     operation: Operation = Operation()
 
@@ -101,15 +116,19 @@ class Protocol:
         """The members, in the order that is frozen for the run."""
         return tuple(member.name for member in self.members)
 
-    def roster(self, run: str, publics: Mapping[str, bytes]) -> Roster:
-        """The members of one run with the public keys they show, if those are the agreed ones."""
+    def roster(self, publics: Mapping[str, bytes], coordinator: bytes) -> Roster:
+        """The members with the public keys they show, if those are the ones agreed on."""
         for member in self.members:
             if fingerprint_of(publics.get(member.name, b"")) != member.fingerprint:
                 raise UnknownMember("shows no key, or not the one agreed on", where=member.name)
         strangers = sorted(set(publics) - set(self.names))
         if strangers:
             raise UnknownMember(f"{len(strangers)} key(s) of hospitals that are no members")
-        return Roster(run, tuple((name, publics[name]) for name in self.names))
+        members = tuple(
+            RosterMember(one.name, one.institution or one.name, publics[one.name])
+            for one in self.members
+        )
+        return Roster(members, coordinator, bytes.fromhex(protocol_hash(self)), __version__)
 
     def to_dict(self) -> dict[str, Any]:
         """What was agreed on, as plain values. Where the coordinator stands is left out."""
@@ -125,7 +144,9 @@ class Protocol:
             "budgets": asdict(self.budgets),
             "members": [asdict(member) for member in self.members],
             "coordinator": self.coordinator,
+            "evidence": {"halves": self.evidence.halves, "ranks": list(self.evidence.ranks)},
             "allow_two": self.allow_two,
+            "accept_division_leak": self.accept_division_leak,
             "test": self.test,
         }
 
@@ -157,7 +178,9 @@ def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:
         ),
         members=_members(file),
         coordinator=file.take("coordinator.fingerprint", fingerprint_text, ""),
+        evidence=_evidence(file),
         allow_two=file.take("study.allow_two", truth, False),
+        accept_division_leak=file.take("study.accept_division_leak", truth, False),
         test=file.take("study.test", truth, False),
         operation=Operation(
             file.take("coordinator.address", text, ""),
@@ -199,12 +222,33 @@ def _solver(file: SettingsFile) -> SolverSettings:
         given[name] = file.take(f"penalties.{name}", check, getattr(default, name))
     for name in ("consensus_penalty", "split_penalty"):
         given[name] = file.take(f"penalties.{name}", number(positive=True), 0.0) or None
+    given["guides"] = _guides(file)
     scale = file.take("penalties.penalty_scale", number(positive=True), default.penalty_scale)
     try:
         return SolverSettings(**given, penalty_scale=scale)
     except SettingsError as fault:
         file.fault("model", fault.what)
         return default
+
+
+def _guides(file: SettingsFile) -> tuple[Guide, ...]:
+    """[guides.NAME]: codes by mode, for phenotypes that a study has in mind."""
+    given: dict[str, dict[str, tuple[str, ...]]] = {}
+    for path, codes in file.below("guides", texts).items():
+        name, _, mode = path.rpartition(".")
+        given.setdefault(name, {})[mode] = codes
+    try:
+        return as_guides(given) if given else ()
+    except BadGuide as fault:
+        file.fault("guides", fault.what)
+        return ()
+
+
+def _evidence(file: SettingsFile) -> Evidence:
+    """[evidence]: halves, and ranks as a list of whole numbers."""
+    ranks: tuple[int, ...] = ()
+    ranks = file.take("evidence.ranks", wholes(1), ranks)
+    return Evidence(file.take("evidence.halves", whole(0), Evidence.halves), ranks)
 
 
 def _lists(file: SettingsFile, rule: CountingRule, alignment: str) -> tuple[CodeList, ...]:
@@ -236,6 +280,7 @@ def _members(file: SettingsFile) -> tuple[Member, ...]:
         Member(
             file.need(f"members[{k}].name", text, f"member {k + 1}"),
             file.need(f"members[{k}].fingerprint", fingerprint_text, f"{k:064x}"),
+            file.take(f"members[{k}].institution", text, ""),
         )
         for k in range(file.count("members"))
     )
@@ -248,14 +293,24 @@ def _members(file: SettingsFile) -> tuple[Member, ...]:
 
 
 def _check_whole(file: SettingsFile, protocol: Protocol) -> None:
-    """What one value says about another."""
-    two = protocol.allow_two
-    if protocol.members and len(protocol.members) < (2 if two else FEWEST):
+    """What one value says about another: whatever a study cannot do is refused here."""
+    two, members = protocol.allow_two, protocol.members
+    owners = {member.institution or member.name for member in members}
+    if members and len(owners) < (2 if two else FEWEST):
         why = "with two, each sees the other's contribution; accept that with study.allow_two"
-        file.fault("members", f"{len(protocol.members)} member(s): three are needed ({why})")
-    if protocol.solver.method == "central":
+        file.fault("members", f"{len(owners)} institution(s): three are needed ({why})")
+    method = protocol.solver.method
+    if method == "central":
         file.fault("model.method", "model.method central pools patients and is no federation")
-    if protocol.alignment == "polynomial" and not protocol.test:
+    if method == "trip" and not protocol.accept_division_leak:
         file.fault(
-            "alignment.mode", "alignment.mode polynomial shows code lists: only with study.test"
+            "model.method",
+            "model.method trip shows peers how patients are divided: use exact, or accept that "
+            "with study.accept_division_leak",
+        )
+    if protocol.evidence.ranks and method not in ("exact", "trip"):
+        file.fault("evidence.ranks", f"evidence.ranks cannot be weighed by {method}")
+    if protocol.alignment == "polynomial":
+        file.fault(
+            "alignment.mode", "alignment.mode polynomial shows code lists: `tripheno simulate` only"
         )

@@ -198,6 +198,18 @@ def whole(least: int) -> Check[int]:
     return check
 
 
+def wholes(least: int) -> Check[tuple[int, ...]]:
+    """A list of whole numbers, none smaller than."""
+    one = whole(least)
+
+    def check(value: Any) -> tuple[int, ...]:
+        if not isinstance(value, list):
+            raise ValueError(f"must be a list of whole numbers of {least} or more")
+        return tuple(one(item) for item in value)
+
+    return check
+
+
 def number(*, positive: bool) -> Check[float]:
     """A finite number above zero, or not below it."""
 

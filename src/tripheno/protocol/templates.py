@@ -16,6 +16,7 @@ _FEDERATION = """\
 name = {study}
 # test = false        # true: keys follow the seed. For rehearsals on synthetic data only.
 # allow_two = false   # true: two hospitals are enough, and each sees the other's contribution.
+# accept_division_leak = false   # true: `trip` may show peers how patients are divided.
 
 [data]
 modes = ["medication", "diagnosis"]   # two or more: medication, diagnosis, lab, procedure
@@ -30,7 +31,7 @@ mode = "tokens"       # tokens: local codes. vocabulary: codes of a public list,
 
 [model]
 rank = {rank}                # how many phenotypes; `tripheno rank` helps to choose
-method = "{method}"       # trip, exact; local shows each hospital's own phenotypes to the server
+method = "{method}"      # exact; trip is the paper's; local shows each hospital's own phenotypes
 # variant = "{variant}"
 # constraint = "{constraint}"   # nonnegative, sparse, none
 # seed = {seed}
@@ -46,6 +47,13 @@ method = "{method}"       # trip, exact; local shows each hospital's own phenoty
 # consensus_penalty = 1.0        # ω; follows the data when not given
 # split_penalty = 1.0            # μ; follows λ when not given
 # penalty_scale = {penalty_scale}
+
+# [guides."Heart failure"]       # phenotypes you have in mind: codes or labels by mode
+# diagnosis = ["428.0", "428.1"]
+
+[evidence]
+# halves = 1                     # times patients are split in two: do phenotypes come back?
+# ranks = [4, 6, 8]              # other numbers of phenotypes to weigh
 
 [thresholds]
 min_cell_count = {min_cell_count}      # codes that fewer people in the network have never enter
@@ -70,6 +78,7 @@ _MEMBER = """\
 [[members]]
 name = {name}
 fingerprint = {fingerprint}
+# institution = "…"    # members of one institution count as one
 """
 
 _SITE = """\

@@ -1,37 +1,42 @@
-"""What each method sends, as the page tells it."""
+"""What left, as the page and the documentation tell it: both follow from the registry."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-_TOTALS = ("Totals", "squared counts, cells and patients, summed", "3 numbers")
-_MEASURES = ("Measures", "two squared errors and the patients’ Gram matrix", "R² + 2 numbers")
-_CARRIERS = ("Carriers", "how many patients have each phenotype", "R numbers")
-_BY_METHOD: dict[str, list[tuple[str, str, str]]] = {
-    "trip": [
-        ("Proposal", "the hospital’s weighted view of one mode’s factor", "codes × R + 2R + 6"),
-    ],
-    "exact": [
-        (
-            "NormalEquations",
-            "counts multiplied with the other factors, the patients’ Gram matrix",
-            "codes × R + R² + 6",
-        ),
-    ],
-    "local": [("OwnFactors", "the hospital’s own phenotypes as they are", "codes × R")],
-    "central": [],
-}
+from tripheno.exchange.registry import REGISTRY, Declaration, messages_of
+from tripheno.privacy.manifest import LEAVES, holds
+from tripheno.solver.settings import SolverSettings
+from tripheno.study.doors import COUNTS, declare_all, plan_of
 
 
 def what_left(run: dict[str, Any]) -> list[dict[str, str]]:
-    """The messages of a run's method: name, content, size."""
+    """The messages of a run: name, rows, fields.
+
+    They are those that the run wrote down, else those that its method and alignment have.
+    """
     if run["method"] == "central":
-        return [
-            {
-                "name": "every cell",
-                "holds": "all patients’ counts: the pooled model is what a federation avoids",
-                "size": "cells × modes",
-            }
-        ]
-    rows = [_TOTALS, *_BY_METHOD[run["method"]], _MEASURES, _CARRIERS]
-    return [{"name": name, "holds": holds, "size": size} for name, holds, size in rows]
+        pooled = "all patients’ counts: the pooled model is what a federation avoids"
+        return [{"name": "every cell", "holds": pooled, "size": "cells × modes"}]
+    declare_all()
+    names = run.get("messages")
+    found = _planned(run) if names is None else [REGISTRY[name] for name in names]
+    return [{"name": one.name, "holds": one.rows, "size": holds(one.fields)} for one in found]
+
+
+def _planned(run: dict[str, Any]) -> Iterable[Declaration]:
+    plan = plan_of(
+        SolverSettings(run["rank"], run["method"]), run["modes"][1:], len(run["hospitals"]),
+        alignment=run.get("align"), counts=COUNTS, blind=run.get("sums") == "blind",
+    )  # fmt: skip
+    return messages_of(plan)
+
+
+def messages_table() -> Iterator[str]:
+    """Every message there is, as a table in Markdown."""
+    declare_all()
+    yield "| message | leaves | rows are | fields |"
+    yield "|---|---|---|---|"
+    for one in sorted(REGISTRY.values(), key=lambda one: one.name):
+        yield f"| `{one.name}` | {LEAVES[one.how]} | {one.rows} | {holds(one.fields)} |"

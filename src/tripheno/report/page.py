@@ -8,11 +8,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from tripheno.progress import spoken
 from tripheno.report.charts import as_svg, convergence_chart, prevalence_chart, residual_chart
 from tripheno.report.messages import what_left
 from tripheno.report.run_folder import Report
 from tripheno.report.summary import sentences
-from tripheno.solver.remaining import spoken
 
 KINDS = {
     "together": "only together",

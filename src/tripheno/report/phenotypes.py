@@ -11,7 +11,7 @@ import numpy as np
 
 from tripheno.errors import TriphenoWarning
 from tripheno.evaluation.origin import Origin
-from tripheno.evaluation.prevalence import Prevalence
+from tripheno.privacy.prevalence import Prevalence
 from tripheno.solver.guides import followed, guide_columns
 from tripheno.solver.solution import Solution
 from tripheno.tensor.factors import leading_positions, similarity_matrix
@@ -193,7 +193,7 @@ def _unknown(ranked: tuple[RankedCode, ...], axis: Axis) -> Unknown:
 
     An axis without any code list (a bare tensor) is not counted: there is nothing to know.
     """
-    missing = [c for c in ranked if axis.codes is not None and not (c.code or "").strip()]
+    missing = [c for c in ranked if axis.codes is not None and c.code is None]
     return Unknown(len(missing), sum(c.share for c in missing))
 
 

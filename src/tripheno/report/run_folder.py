@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 from tripheno import __version__
 from tripheno.errors import OutputExists, RunNotFound
 from tripheno.evaluation.communication import seconds_at_15_mbps
-from tripheno.evaluation.simulation import Comparison, Federation
+from tripheno.evaluation.comparison import Comparison
 from tripheno.files import write_text
 from tripheno.progress import HISTORY, STATUS
 from tripheno.report.phenotypes import Phenotype, from_plain, to_plain
 from tripheno.solver.solution import Solution
+from tripheno.study.simulation import Federation
 from tripheno.vocabulary.axis import Axis
 
 
@@ -70,7 +71,7 @@ class Run:
             "seconds": {
                 "alignment": self.federation.alignment_seconds,
                 "compute_max_hospital": costs.seconds_slowest_hospital,
-                "compute_total": costs.seconds_all_hospitals + costs.seconds_server,
+                "compute_total": costs.seconds_all_hospitals + costs.seconds_shared,
                 "communication_at_15MBps": seconds_at_15_mbps(costs.bytes_total),
                 "wall": self.wall_seconds,
             },
@@ -78,6 +79,7 @@ class Run:
                 "up_per_hospital": costs.bytes_up_per_hospital,
                 "down_per_hospital": costs.bytes_down_per_hospital,
                 "total": costs.bytes_total,
+                "rounds": costs.rounds,
             },
             "compare": {name: pair._asdict() for name, pair in self.compare.items()},
             "provenance": self.provenance,
@@ -187,7 +189,7 @@ def _factor_table(axis: Axis, factor: np.ndarray, bias: np.ndarray | None) -> pa
     columns: dict[str, Any] = {"position": np.arange(axis.size)}
     if axis.codes is not None:
         columns["code"] = list(axis.codes)
-        columns["label"] = [axis.labels.get(code) for code in axis.codes]
+        columns["label"] = [axis.labels.get(code or "") for code in axis.codes]
     for r in range(factor.shape[1]):
         columns[f"component_{r + 1}"] = factor[:, r]
     if bias is not None:

@@ -1,128 +1,79 @@
-"""A federation's members around one channel: `trip` and `exact`, and `central` as one member."""
+"""`trip` and `exact` over the members of this process, and `central` as one member."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from tripheno.errors import BadShape, EmptyComponent, NotConverged, SettingsError, SingularGram
-from tripheno.exchange import (
-    Exchange,
-    Guard,
-    InProcessChannel,
-    Listener,
-    MakeSums,
-    Message,
-    Sums,
-    plain_sums,
+from tripheno.exchange.communicator import Communicator, in_clear
+from tripheno.solver.checkpoints import Store
+from tripheno.solver.loop import (
+    Members,
+    Outcome,
+    Watch,
+    costs_of,
+    first_factors,
+    rmse_of,
+    run_rounds,
 )
-from tripheno.exchange.channel import open_door
-from tripheno.exchange.sums import Hospital, handler
-from tripheno.solver import hospital as steps
-from tripheno.solver.diagnosis import AskCore, CountCarriers, Foretell, count_carriers
-from tripheno.solver.hospital import HospitalState
-from tripheno.solver.loop import Outcome, Watch, costs_of, first_factors, rmse_of, run_rounds
-from tripheno.solver.messages import Begin, FactorNews, Finish, Release
-from tripheno.solver.server import ExactServer, ServerMethod
+from tripheno.solver.method import Exact, Method
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Solution
-from tripheno.solver.trip import TripServer, trip_rules
+from tripheno.solver.trip import Trip
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.vocabulary.axis import Axis
 
-Step = Callable[[HospitalState, Any], tuple[HospitalState, Message | None]]
 
-
-class Member:
-    """A hospital at work: its state, and the pure step each kind of round calls."""
-
-    def __init__(
-        self, name: str, tensor: CountTensor, settings: SolverSettings, sums: Sums
-    ) -> None:
-        self.state = HospitalState(tensor, settings)
-        iterate: Step = steps.normal_equations
-        if settings.method == "trip":
-            iterate = partial(steps.propose, rules=trip_rules(settings))
-        kinds: dict[str, tuple[type, Step]] = {
-            "begin": (Begin, steps.begin),
-            "iterate": (FactorNews, iterate),
-            "review": (FactorNews, steps.review),
-            "release": (Release, steps.measure),
-            "finish": (Finish, steps.finish),
-            "carriers": (CountCarriers, steps.count_carriers),
-            "foretell": (Foretell, steps.foretell),
-            "core": (AskCore, steps.core),
-        }
-        handlers = {
-            phase: handler(kind, partial(self._take, step)) for phase, (kind, step) in kinds.items()
-        }
-        self.hospital = Hospital(name, sums, handlers)
-
-    def _take(self, step: Step, broadcast: Any) -> Message | None:
-        self.state, answer = step(self.state, broadcast)
-        return answer
-
-
-def server_method(settings: SolverSettings, axes: Sequence[Axis] = ()) -> ServerMethod:
-    """The server's half of the method asked for; guides need axes whose codes it knows."""
+def method_of(settings: SolverSettings, axes: Sequence[Axis] = ()) -> Method:
+    """The steps of the method asked for; guides need axes whose codes are known."""
     if settings.method == "trip":
-        return TripServer(settings, axes)
+        return Trip(settings, axes)
     if settings.method in ("exact", "central"):
-        return ExactServer(settings, axes)
+        return Exact(settings, axes)
     raise SettingsError(f"'{settings.method}' is not run in rounds")
 
 
 def solve_federated(
     tensors: Mapping[str, CountTensor],
     settings: SolverSettings,
+    federation: Communicator | None = None,
     *,
-    sums: MakeSums | None = None,
+    label: str = "",
     start: tuple[np.ndarray, ...] | None = None,
     watch: Watch | None = None,
-    listen: Listener | None = None,
-    guard: Guard = open_door,
+    store: Store | None = None,
 ) -> Solution:
-    """Run `trip`, `exact` or `central` over hospitals whose tensors share their axes.
+    """Run `trip`, `exact` or `central` for the hospitals of this process, on their common axes.
 
-    ``sums`` makes the two halves of the sums for this run, plain ones if not given; the pooled data
-    of `central` have nothing to hide from themselves, and no door. ``start`` are first factors
-    other than the random ones that ``settings.seed`` gives.
+    ``federation`` adds up, in clear if not given; the pooled data of `central` have nobody to hide
+    from. ``start`` are first factors other than those that ``settings.seed`` gives. ``store`` keeps
+    checkpoints, and has the one to go on from.
     """
     settings = settings.with_variant_rules()
     axes = common_axes(tensors)
     given = tensors
     if settings.method == "central":
-        tensors, sums = {"central": pooled(list(given.values()))}, plain_sums
-        guard = open_door
-    members, exchange = gathered(tensors, settings, sums or plain_sums, listen, guard)
+        tensors = {"central": pooled(list(given.values()))}
+        federation = in_clear(tensors)
+    federation = federation or in_clear(tensors)
+    members = Members.of(federation, dict(tensors), settings, label)
     factors = start if start is not None else first_factors(axes, settings)
-    outcome = run_rounds(server_method(settings, axes), exchange, factors, watch)
-    carriers = count_carriers(exchange, settings.n_components)
-    patients = {name: member.state.patients for name, member in members.items()}
-    solution = solution_of(outcome, exchange, axes, settings, patients, carriers=carriers)
+    method = method_of(settings, axes)
+    outcome = None if store is None else store.outcome(members)
+    if outcome is None:
+        resume = None if store is None else store.resume(members, method)
+        keep = None if store is None else store.keeper(members)
+        outcome = run_rounds(method, members, factors, watch, keep=keep, resume=resume)
+        if store is not None:
+            store.finished(members, outcome)
+    solution = solution_of(outcome, members, axes, settings)
     if settings.method == "central" and len(given) > 1:
         return replace(solution, costs=_cost_of_pooling(solution.costs, given))
     return solution
-
-
-def gathered(
-    tensors: Mapping[str, CountTensor],
-    settings: SolverSettings,
-    sums: MakeSums,
-    listen: Listener | None = None,
-    guard: Guard = open_door,
-) -> tuple[dict[str, Member], Exchange]:
-    """Every hospital at its desk behind its door, and the server's view of them."""
-    halves, server = sums(tuple(tensors))
-    members = {name: Member(name, t, settings, halves[name]) for name, t in tensors.items()}
-    responders = {name: guard(name, member.hospital.respond) for name, member in members.items()}
-    channel = InProcessChannel(responders, listen)
-    return members, Exchange(channel, server)
 
 
 def _cost_of_pooling(costs: Costs, tensors: Mapping[str, CountTensor]) -> Costs:
@@ -134,13 +85,7 @@ def _cost_of_pooling(costs: Costs, tensors: Mapping[str, CountTensor]) -> Costs:
 
 
 def solution_of(
-    outcome: Outcome,
-    exchange: Exchange,
-    axes: tuple[Axis, ...],
-    settings: SolverSettings,
-    patient_factors: dict[str, np.ndarray],
-    *,
-    carriers: np.ndarray | None = None,
+    outcome: Outcome, members: Members, axes: tuple[Axis, ...], settings: SolverSettings
 ) -> Solution:
     """The outcome in a reader's terms, with every warning said aloud."""
     shown = settings.n_components
@@ -149,7 +94,7 @@ def solution_of(
     return Solution(
         settings=settings,
         axes=axes,
-        factors=tuple(factor[:, :shown] for factor in outcome.factors),
+        factors=tuple(np.ascontiguousarray(factor[:, :shown]) for factor in outcome.factors),
         weights=weights,
         bias=tuple(factor[:, shown] for factor in outcome.factors) if settings.bias else None,
         objective=outcome.objective,
@@ -157,14 +102,13 @@ def solution_of(
         history=outcome.history,
         converged=outcome.converged,
         stopped_because=outcome.stopped_because,
-        costs=costs_of(exchange, outcome.server_seconds),
+        costs=costs_of(members.federation, outcome.seconds_shared),
         patients=int(outcome.totals.patients),
         nonzeros=int(outcome.totals.nonzeros),
         squared_norm=outcome.totals.squared_norm,
-        carriers=None if carriers is None else tuple(int(count) for count in carriers),
         notes=notes,
         guided=outcome.guided,
-        patient_factors=patient_factors,
+        patient_factors={name: state.patients for name, state in members.states.items()},
     )
 
 

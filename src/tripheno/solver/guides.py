@@ -35,7 +35,8 @@ class Guide:
     def positions(self, axis: Axis) -> tuple[list[int], list[str]]:
         """Where the guide's codes stand on an axis, and those that are not on it."""
         known = {label.casefold(): code for code, label in axis.labels.items()}
-        places = {code: n for n, code in enumerate(axis.codes or ())}
+        places = {str(key): n for n, key in enumerate(axis.keys)}
+        places |= {code: n for n, code in axis.known.items()}
         found, missing = [], []
         for code in self.codes.get(axis.mode, ()):
             place = places.get(code, places.get(known.get(code.casefold(), code)))

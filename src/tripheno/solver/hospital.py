@@ -6,16 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tripheno.solver import diagnosis
-from tripheno.solver.diagnosis import AskCore, CountCarriers, Foretell
 from tripheno.solver.messages import (
-    Begin,
+    REVIEW,
     FactorNews,
-    Finish,
     Measures,
     NormalEquations,
     Proposal,
-    Release,
     Review,
     Totals,
 )
@@ -40,6 +36,7 @@ class HospitalState:
 
     tensor: CountTensor
     settings: SolverSettings
+    hospitals: int = 1  # K
     shared_factors: tuple[np.ndarray, ...] = ()
     patient_factor: np.ndarray | None = None  # A⁽¹⁾, never leaves
     mttkrp: np.ndarray | None = None  # M_k of the mode in hand
@@ -63,15 +60,15 @@ class HospitalState:
         return self.patient_factor
 
 
-def begin(state: HospitalState, news: Begin) -> tuple[HospitalState, Totals]:
+def begin(state: HospitalState, factors: tuple[np.ndarray, ...]) -> tuple[HospitalState, Totals]:
     """Take the first factors; say what the tensor amounts to."""
     rank = state.settings.rank
     state = replace(
         state,
-        shared_factors=news.factors,
-        local_factors=news.factors,
-        consensus_dual=tuple(np.zeros_like(factor) for factor in news.factors),
-        penalties=tuple(np.ones(rank) for _ in news.factors),
+        shared_factors=factors,
+        local_factors=factors,
+        consensus_dual=tuple(np.zeros_like(factor) for factor in factors),
+        penalties=tuple(np.ones(rank) for _ in factors),
         patient_factor=None,
     )
     tensor = state.tensor
@@ -99,7 +96,7 @@ def propose(
     review = _review(state) if n == 0 and news.first else _no_review()
     if news.first:
         state = _products(state, n, local=rules.products_from_local)
-        state = _set_penalty(state, n, news.penalty, rules)
+        state = _set_penalty(state, news, rules)
     assert state.mttkrp is not None  # set when the mode was first asked for
     assert state.inverse is not None
     omega, dual, shared = state.penalties[n], state.consensus_dual[n], state.shared_factors[n]
@@ -110,7 +107,9 @@ def propose(
     if state.settings.relaxation != 1.0:
         own = state.settings.relaxation * own + (1.0 - state.settings.relaxation) * shared
     state = replace(state, local_factors=_put(state.local_factors, n, own))
-    return state, Proposal(own * omega - dual, np.stack([omega, omega**2]), review)
+    assert state.gram is not None
+    penalty = np.stack([omega, omega**2, np.diag(state.gram)])
+    return state, Proposal(own * omega - dual, penalty, review)
 
 
 def review(state: HospitalState, news: FactorNews) -> tuple[HospitalState, Review]:
@@ -119,43 +118,23 @@ def review(state: HospitalState, news: FactorNews) -> tuple[HospitalState, Revie
     return state, Review(_review(state))
 
 
-def measure(state: HospitalState, news: Release) -> tuple[HospitalState, Measures]:
+def measure(
+    state: HospitalState, factors: tuple[np.ndarray, ...]
+) -> tuple[HospitalState, Measures]:
     """Fit the patients to the final factors, in double precision, and measure what is left over."""
-    state = _fit_patients(replace(state, shared_factors=news.factors), precise=True)
+    state = _fit_patients(replace(state, shared_factors=factors), precise=True)
     patients = state.patients
-    at_cells, inner = state.tensor.cells.at_cells(news.factors, patients)
+    at_cells, inner = state.tensor.cells.at_cells(factors, patients)
     gram = patients.T @ patients
-    model = float((gram * gram_of_others(news.factors)).sum())
+    model = float((gram * gram_of_others(factors)).sum())
     total = max(state.tensor.squared_norm - 2.0 * inner + model, 0.0)
     return state, Measures(total, at_cells, gram)
 
 
-def finish(state: HospitalState, news: Finish) -> tuple[HospitalState, None]:
+def finish(state: HospitalState, order: np.ndarray) -> HospitalState:
     """Bring the components into the order in which they will be shown."""
-    features = tuple(factor[:, news.order] for factor in state.shared_factors)
-    patients = state.patients[:, news.order]
-    return replace(state, shared_factors=features, patient_factor=patients), None
-
-
-# ── questions about the finished model ────────────────────────────────────────────────────────
-
-
-def count_carriers(
-    state: HospitalState, rule: CountCarriers
-) -> tuple[HospitalState, diagnosis.Carriers]:
-    """How many of the hospital's patients have each phenotype."""
-    rank = state.settings.n_components
-    return state, diagnosis.own_carriers(state.patients, state.shared_factors, rank, rule)
-
-
-def foretell(state: HospitalState, asked: Foretell) -> tuple[HospitalState, diagnosis.Foretold]:
-    """How well the hospital's counts are foretold by factors from elsewhere."""
-    return state, diagnosis.foretell(state.tensor, asked)
-
-
-def core(state: HospitalState, asked: AskCore) -> tuple[HospitalState, diagnosis.CoreParts]:
-    """The hospital's part of the core."""
-    return state, diagnosis.core_parts(state.tensor, state.patients, asked)
+    features = tuple(factor[:, order] for factor in state.shared_factors)
+    return replace(state, shared_factors=features, patient_factor=state.patients[:, order])
 
 
 # ── the small moves the steps are made of ─────────────────────────────────────────────────────
@@ -231,25 +210,29 @@ def _products(state: HospitalState, n: int, *, local: bool = False) -> HospitalS
     return replace(state, mttkrp=mttkrp, gram=gram)
 
 
-def _set_penalty(state: HospitalState, n: int, penalty: float, rules: TripRules) -> HospitalState:
-    """ω_k, from the hospital's own Gram matrix or as given; the inverse serves every inner step.
+def _set_penalty(state: HospitalState, news: FactorNews, rules: TripRules) -> HospitalState:
+    """ω_k = c·2·max(diag G_k, diag ΣG/K) per component, or as given; its inverse with it.
 
-    A component that a hospital hardly has gets little weight in the consensus: proposals count by
-    the data behind them. The floor keeps a hospital without any of it in the round, and one
-    without any data at all.
+    A component that a hospital hardly has would get no weight in the consensus and run away: so it
+    gets at least the mean hospital's, as the last iteration told it. In the first one nothing is
+    known of the others, and a thousandth of the hospital's own largest stands for it.
     """
     assert state.gram is not None
-    omega = np.full(len(state.gram), penalty)
+    omega = np.full(len(state.gram), news.penalty)
     if rules.penalty_follows_data:
+        own = np.diag(state.gram)
+        typical = news.typical / state.hospitals
+        if not typical.any():
+            typical = np.full(len(own), 1e-3 * own.max(initial=0.0))
         size = max(float(np.trace(state.gram)) + state.tensor.squared_norm, 1.0)
-        floor = 1e-9 * size / len(state.gram)
-        omega = penalty * rules.data_weight * np.maximum(np.diag(state.gram), floor)
+        least = np.maximum(typical, 1e-9 * size / len(own))
+        omega = news.penalty * rules.data_weight * np.maximum(own, least)
     inverse = np.linalg.inv(rules.data_weight * state.gram + np.diag(omega))
-    return replace(state, penalties=_put(state.penalties, n, omega), inverse=inverse)
+    return replace(state, penalties=_put(state.penalties, news.asked, omega), inverse=inverse)
 
 
 def _no_review() -> np.ndarray:
-    return Review.zeros().review
+    return np.zeros(len(REVIEW))
 
 
 def _review(state: HospitalState) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The baseline: each hospital alone, then match, average, and fit the patients once more.
 
-This is one of the two exchanges that are no sums: each hospital's own factors are released to the
-server as they are.
+This is one of the two exchanges that are no sums: each hospital's own factors are shown to the
+others as they are.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from tripheno.errors import EmptyTensor, TriphenoWarning
-from tripheno.exchange import Guard, Listener, MakeSums, plain_sums
-from tripheno.exchange.channel import open_door
-from tripheno.exchange.sums import Handler
-from tripheno.solver.diagnosis import count_carriers
-from tripheno.solver.federated import common_axes, gathered, solution_of, solve_federated
-from tripheno.solver.loop import Outcome, Watch, first_factors, release
-from tripheno.solver.messages import Begin, OwnFactors, Totals
-from tripheno.solver.server import ExactServer
+from tripheno.errors import BadMessage, EmptyTensor, TriphenoWarning
+from tripheno.exchange.communicator import Communicator, in_clear
+from tripheno.exchange.registry import declaration_of
+from tripheno.solver import hospital
+from tripheno.solver.checkpoints import Store
+from tripheno.solver.federated import common_axes, solution_of, solve_federated
+from tripheno.solver.loop import Members, Outcome, Watch, brought_into_order, first_factors
+from tripheno.solver.messages import OwnFactors
+from tripheno.solver.method import Exact
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.tensor.count_tensor import CountTensor
@@ -31,41 +31,30 @@ from tripheno.tensor.factors import match_components
 def solve_local(
     tensors: Mapping[str, CountTensor],
     settings: SolverSettings,
+    federation: Communicator | None = None,
     *,
-    sums: MakeSums | None = None,
+    label: str = "",
     watch: Watch | None = None,
-    listen: Listener | None = None,
-    guard: Guard = open_door,
+    store: Store | None = None,
 ) -> Solution:
     """Every hospital's own model from one start, matched to the most typical one's, averaged."""
+    del store  # one round: there is nothing to go on from
     settings = replace(settings, method="local")
     axes = common_axes(tensors)
-    members, exchange = gathered(tensors, settings, sums or plain_sums, listen, guard)
-    for name, member in members.items():
-        member.hospital.handlers["own"] = _own_model(name, tensors[name], settings)
-    started = time.perf_counter()
-    begin = Begin(first_factors(axes, settings))
-    totals = exchange.sum("begin", begin, Totals.zeros())
-    answers = exchange.gather("own", begin, OwnFactors)
-    own = {name: answer for name, answer in answers.items() if answer.iterations > 0}
+    members = Members.of(federation or in_clear(tensors), dict(tensors), settings, label)
+    start = first_factors(axes, settings)
+    totals, _ = members.sum("totals", hospital.begin, start)
+    own = _own_models(members, settings, start)
     if not own:
         raise EmptyTensor("The federation's tensor has no cell")
     averaged = average_matched({name: message.factors for name, message in own.items()})
-    factors, measures, _ = release(exchange, averaged, settings)
-    penalties = ExactServer(settings, axes).start(factors, totals).penalties
+    factors, measures, _, _ = brought_into_order(members, averaged, settings)
+    penalties = Exact(settings, axes).start(factors, totals).penalties
     penalty = sum(p.value(factor) for p, factor in zip(penalties, factors, strict=True))
     objective = measures.squared_error + penalty
-    seconds = time.perf_counter() - started
-    traffic = exchange.channel.traffic.values()
-    line = Iteration(
-        1,
-        objective,
-        float(np.sqrt(measures.squared_error_nonzeros / totals.nonzeros)),
-        None,
-        None,
-        sum(t.bytes_up + t.bytes_down for t in traffic),
-        seconds,
-    )
+    rmse = float(np.sqrt(measures.squared_error_nonzeros / totals.nonzeros))
+    seconds = time.perf_counter() - members.started
+    line = Iteration(1, objective, rmse, None, None, members.sent, seconds)
     if watch is not None:
         watch(line)
     most = max(message.iterations for message in own.values())
@@ -74,32 +63,46 @@ def solve_local(
         all(message.converged for message in own.values()),
         f"each hospital ran alone, at most {most} iterations; their factors were averaged once",
         singular=False,
-        server_seconds=seconds - sum(t.seconds for t in traffic),
+        seconds_shared=seconds - members.seconds,
     )  # fmt: skip
-    patients = {name: member.state.patients for name, member in members.items()}
-    carriers = count_carriers(exchange, settings.n_components)
-    return solution_of(outcome, exchange, axes, settings, patients, carriers=carriers)
+    return solution_of(outcome, members, axes, settings)
 
 
-def _own_model(name: str, tensor: CountTensor, settings: SolverSettings) -> Handler:
-    """A handler that runs the central model on one hospital's patients alone."""
+def _own_models(
+    members: Members, settings: SolverSettings, start: tuple[np.ndarray, ...]
+) -> dict[str, OwnFactors]:
+    """Every hospital's own factors, those without any patient left out."""
 
-    def answer(_step: str, data: bytes) -> OwnFactors:
-        start = Begin.unpack(data).factors
-        if tensor.nonzeros == 0:  # no patient of theirs has a cell: no model to average
-            return OwnFactors(start, 0, 1)
-        alone = replace(settings, method="central", track_rmse=False)
-        with warnings.catch_warnings():
-            # a hospital too small for the rank is the very thing this baseline shows
-            warnings.simplefilter("ignore", TriphenoWarning)
-            own = solve_federated({name: tensor}, alone, start=start)
-        factors = own.factors
-        if own.bias is not None:
-            pairs = zip(factors, own.bias, strict=True)
-            factors = tuple(np.column_stack([factor, bias]) for factor, bias in pairs)
-        return OwnFactors(factors, own.iterations, int(own.converged))
+    def own(name: str) -> bytes:
+        return _own_model(members.states[name].tensor, settings, start).pack()
 
-    return answer
+    answers = members.federation.gather(
+        f"{members.label}own-factors", declaration_of(OwnFactors), own
+    )
+    found = {name: OwnFactors.unpack(data) for name, data in answers.items()}
+    shapes = [factor.shape for factor in start]
+    for name, message in found.items():
+        if [factor.shape for factor in message.factors] != shapes:
+            raise BadMessage("factors of another shape", where=name)
+    return {name: message for name, message in found.items() if message.iterations > 0}
+
+
+def _own_model(
+    tensor: CountTensor, settings: SolverSettings, start: tuple[np.ndarray, ...]
+) -> OwnFactors:
+    """The central model of one hospital's patients alone."""
+    if tensor.nonzeros == 0:  # no patient of theirs has a cell: no model to average
+        return OwnFactors(0, 1, start)
+    alone = replace(settings, method="central", track_rmse=False)
+    with warnings.catch_warnings():
+        # a hospital too small for the rank is the very thing this baseline shows
+        warnings.simplefilter("ignore", TriphenoWarning)
+        own = solve_federated({"alone": tensor}, alone, start=start)
+    factors = own.factors
+    if own.bias is not None:
+        pairs = zip(factors, own.bias, strict=True)
+        factors = tuple(np.column_stack([factor, bias]) for factor, bias in pairs)
+    return OwnFactors(own.iterations, int(own.converged), factors)
 
 
 def average_matched(own: Mapping[str, tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:

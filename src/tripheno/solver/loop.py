@@ -1,43 +1,50 @@
-"""The one loop: every federated method is rounds of *broadcast, contribute, sum, server step*."""
+"""The one loop, run by every hospital alike: *contribute, sum, take the step*."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 
 from tripheno.errors import Diverged, EmptyTensor, TriphenoWarning
-from tripheno.exchange import Exchange
+from tripheno.exchange.communicator import Communicator
+from tripheno.exchange.messages import Contribution
+from tripheno.solver import hospital
 from tripheno.solver.guides import guide_columns
-from tripheno.solver.messages import Begin, Finish, Measures, Release, Review, Totals
-from tripheno.solver.server import ServerMethod, ServerState
+from tripheno.solver.hospital import HospitalState
+from tripheno.solver.messages import Measures, Review, Totals
+from tripheno.solver.method import Method, SharedState
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse
+from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import readable_signs, unit_columns
 from tripheno.vocabulary.axis import Axis
 
 RUNAWAY = 1e6  # Ψ this many times ‖O‖² is no fit any more
+AT_REST = "more than half of the hospitals found the factors at rest"
 
 Watch = Callable[[Iteration], None]
 
 
 @dataclass(frozen=True)
-class Moment:
-    """Where the server stands between two iterations: enough to go on from there."""
+class Checkpoint:
+    """Where a fit stands between two iterations: enough to go on from there."""
 
-    state: ServerState
+    state: SharedState
     history: tuple[Iteration, ...] = ()
     relative_residuals: tuple[float, float] = (0.0, 0.0)
     quiet: int = 0
     singular: bool = False
 
 
-Keep = Callable[[Moment], None]
+Keep = Callable[[Checkpoint], None]
 
 
 @dataclass(frozen=True)
@@ -52,101 +59,187 @@ class Outcome:
     converged: bool
     stopped_because: str
     singular: bool
-    server_seconds: float
+    seconds_shared: float
     guided: tuple[int, ...] = ()  # the component of each guide, in the order shown
+
+
+@dataclass
+class Members:
+    """The hospitals of this process at one fit: their states, and how they contribute."""
+
+    federation: Communicator
+    states: dict[str, HospitalState]
+    label: str = ""  # which fit of a study it is, in front of its steps
+    started: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self._before = self._computed()  # keys and earlier fits are not this one's
+
+    @classmethod
+    def of(
+        cls,
+        federation: Communicator,
+        tensors: dict[str, CountTensor],
+        settings: SolverSettings,
+        label: str = "",
+    ) -> Members:
+        """The states before the first step."""
+        size = federation.size
+        states = {name: HospitalState(t, settings, size) for name, t in tensors.items()}
+        return cls(federation, states, label)
+
+    def sum(
+        self,
+        step: str,
+        contribute: Callable[..., tuple[HospitalState, Any]],
+        *news: Any,
+        votes: dict[str, bool] | None = None,
+        shared: Sequence[np.ndarray] = (),
+    ) -> tuple[Any, dict[str, bool]]:
+        """One sum: every member takes the step and contributes."""
+
+        def made(name: str) -> Contribution:
+            self.states[name], message = contribute(self.states[name], *news)
+            found: Contribution = message
+            return found
+
+        return self.federation.sum(self.label + step, made, votes=votes, shared=shared)
+
+    @property
+    def sent(self) -> int:
+        """Bytes of all hospitals so far, up and down: everybody's messages have the same sizes."""
+        traffic = self.federation.traffic.values()
+        here = sum(one.bytes_up + one.bytes_down for one in traffic)
+        return here * self.federation.size // max(len(traffic), 1)
+
+    @property
+    def seconds(self) -> float:
+        """What the members of this process computed in this fit so far."""
+        return self._computed() - self._before
+
+    def _computed(self) -> float:
+        return sum(one.seconds for one in self.federation.traffic.values())
 
 
 def first_factors(axes: Sequence[Axis], settings: SolverSettings) -> tuple[np.ndarray, ...]:
     """The common start: uniform random columns of unit length; a bias column is flat.
 
-    Guided components start from their codes where they have some. The patients are fitted before
-    anything else, and that gives the model its scale.
+    A row hangs on the seed and its code (its token, where codes are not shown), never on the order
+    of codes. Guided components start from their codes where they have some. The patients are fitted
+    before anything else, and that gives the model its scale.
     """
-    rng = np.random.default_rng(settings.seed)
     factors = []
     for axis in axes:
-        factor = rng.random((axis.size, settings.n_components))
+        factor = uniform_rows(axis, settings.n_components, settings.seed)
         if settings.bias:
             factor = np.column_stack([factor, np.ones(axis.size)])
         factors.append(unit_columns(factor)[0])
     if not settings.guides:
         return tuple(factors)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TriphenoWarning)  # the server says what is missing
+        warnings.simplefilter("ignore", TriphenoWarning)  # the method says what is missing
         guides = guide_columns(axes, settings.guides, settings.rank)
     return tuple(np.where(g.any(axis=0), g, f) for g, f in zip(guides, factors, strict=True))
 
 
+def uniform_rows(axis: Axis, columns: int, seed: int) -> np.ndarray:
+    """Numbers between 0 and 1, codes × columns, each row from the seed and its own code."""
+    rows = b"".join(
+        hashlib.shake_128(f"{seed}|{axis.mode}|{key}".encode()).digest(8 * columns)
+        for key in axis.keys
+    )
+    words = np.frombuffer(rows, dtype="<u8").reshape(axis.size, columns)
+    return np.asarray((words >> 11) * 2.0**-53)
+
+
 def run_rounds(
-    method: ServerMethod,
-    exchange: Exchange,
+    method: Method,
+    members: Members,
     factors: tuple[np.ndarray, ...],
     watch: Watch | None = None,
     *,
     keep: Keep | None = None,
-    resume: Moment | None = None,
+    resume: Checkpoint | None = None,
 ) -> Outcome:
-    """Begin, iterate until the stopping rule or the limit, release the final factors, measure.
+    """Begin, iterate until the stopping rule or the limit, bring into order, measure.
 
-    ``keep`` is given every moment between two iterations; a run that is given one of them as
-    ``resume`` goes on as if it had never stopped, once the hospitals stand there too.
+    ``keep`` is given every checkpoint between two iterations; a fit that is given one of them as
+    ``resume`` goes on as if it had never stopped, its members' states being those kept with it.
     """
     settings = method.settings
-    started = time.perf_counter()
     if resume is None:
-        totals = exchange.sum("begin", Begin(factors), Totals.zeros())
+        totals, _ = members.sum("totals", hospital.begin, factors)
         if totals.nonzeros == 0:
             raise EmptyTensor("The federation's tensor has no cell")
-        resume = Moment(method.start(factors, totals))
-    state, totals = resume.state, resume.state.totals
-    judge = _Judge(method, exchange, started, watch, resume)
+        resume = Checkpoint(method.start(factors, totals))
+    state = resume.state
+    judge = _Judge(method, members, watch, resume)
     while True:
         if keep is not None:
-            keep(judge.moment(state))
+            keep(judge.checkpoint(state))
         try:
-            state, stop = _iteration(state, method, exchange, judge)
+            state, stop = _iteration(state, method, members, judge)
         except np.linalg.LinAlgError:
             raise judge.diverged() from None
         if stop or state.iteration > settings.max_iter:
             break
+    found = ""
     if not stop:
-        review = exchange.sum("review", state.news(0, first=True), Review.zeros()).review
-        stop = judge.entry(state, review)
-    final, measures, order = release(exchange, state.shared_factors, settings)
+        reviewed, _ = members.sum("review", _reviewed, state.news(0, first=True))
+        found = judge.entry(state, reviewed.review)
+    final, measures, order, decided = brought_into_order(
+        members, state.shared_factors, settings, {"stop": bool(stop or found)}
+    )
     penalty = sum(p.value(f) for p, f in zip(state.penalties, final, strict=True))
+    limit = f"the limit of {settings.max_iter} iterations was reached"
     return Outcome(
         final,
         measures,
-        totals,
+        state.totals,
         measures.squared_error + penalty,
         tuple(judge.history),
-        judge.converged,
-        stop or f"the limit of {settings.max_iter} iterations was reached",
+        decided["stop"],
+        (stop or found or AT_REST) if decided["stop"] else limit,
         state.singular or judge.singular,
-        time.perf_counter() - started - sum(t.seconds for t in exchange.channel.traffic.values()),
+        time.perf_counter() - members.started - members.seconds,
         tuple(int(np.flatnonzero(order == r)[0]) for r in range(len(settings.guides))),
     )
 
 
+def _reviewed(state: HospitalState, news: Any) -> tuple[HospitalState, Review]:
+    return hospital.review(state, news)
+
+
 def _iteration(
-    state: ServerState, method: ServerMethod, exchange: Exchange, judge: _Judge
-) -> tuple[ServerState, str]:
-    """Every feature mode once. The first contribution carries the verdict on the last iterate."""
-    iteration = state.iteration
-    for n, factor in enumerate(state.shared_factors):
+    state: SharedState, method: Method, members: Members, judge: _Judge
+) -> tuple[SharedState, str]:
+    """Every feature mode once. The first sum brings the verdict on the last iterate.
+
+    The verdict is a vote, which rides in the second sum, made as if undecided; where more than half
+    would stop, the iteration has not been.
+    """
+    before, iteration, stop, pending = state, state.iteration, "", False
+    for n in range(len(state.shared_factors)):
         for inner in count():
+            step = f"fit/{iteration}/{n}/{inner}"
             news = state.news(n, first=inner == 0)
-            like = method.empty_sum(len(factor))
-            total = exchange.sum(f"iterate/{iteration}/{n}/{inner}", news, like)
+            total, decided = members.sum(
+                step, method.contribute, news,
+                votes={"stop": bool(stop)} if pending else None, shared=state.shared_factors,
+            )  # fmt: skip
+            if pending and decided["stop"]:
+                return before, stop or AT_REST
+            pending = n == 0 and inner == 0 and iteration > 1 and not method.fixed_length
             if n == 0 and inner == 0 and iteration > 1:
-                stop = judge.entry(state, total.arrays()["review"])
-                if stop:
-                    return state, stop
-            state = method.absorb(state, n, inner, total)
+                stop = judge.entry(before, total.review)
+            state = method.absorb(state, n, inner, total, _chooser(members, step))
             if state.settled:
                 break
-    primal, dual = judge.relative_residuals
-    return method.end_iteration(state, primal, dual), ""
+    return method.end_iteration(state), ""
+
+
+def _chooser(members: Members, step: str) -> Callable[[int], int]:
+    return lambda choice: members.federation.choose(f"{members.label}choice/{step}", choice)
 
 
 class _Judge:
@@ -154,29 +247,27 @@ class _Judge:
 
     def __init__(
         self,
-        method: ServerMethod,
-        exchange: Exchange,
-        started: float,
+        method: Method,
+        members: Members,
         watch: Watch | None,
-        resume: Moment,
+        resume: Checkpoint,
     ) -> None:
-        self.method, self.exchange, self.totals = method, exchange, resume.state.totals
+        self.method, self.members, self.totals = method, members, resume.state.totals
         self.watch = watch
         self.history = list(resume.history)
         self.relative_residuals = resume.relative_residuals
         self.quiet, self.singular = resume.quiet, resume.singular
-        self.converged = False
         before = self.history[-1] if self.history else None
-        self.started = started - (before.seconds if before else 0.0)
+        self.started = members.started - (before.seconds if before else 0.0)
         self.sent_before = before.bytes if before else 0
 
-    def moment(self, state: ServerState) -> Moment:
+    def checkpoint(self, state: SharedState) -> Checkpoint:
         """Where the run stands, before the next iteration."""
-        return Moment(
+        return Checkpoint(
             state, tuple(self.history), self.relative_residuals, self.quiet, self.singular
         )
 
-    def entry(self, state: ServerState, review: np.ndarray) -> str:
+    def entry(self, state: SharedState, review: np.ndarray) -> str:
         """Write the line of the iterate that was just reviewed; say why to stop, or ''."""
         settings = self.method.settings
         squared, at_cells, primal, local_norm, dual_norm, singular = (float(x) for x in review)
@@ -190,7 +281,7 @@ class _Judge:
         residuals: tuple[float | None, float | None] = (None, None)
         if self.method.needs_residuals:
             residuals = (math.sqrt(primal), math.sqrt(sum(state.dual_residual)))
-            shared_norm = self.exchange.size * sum(
+            shared_norm = self.members.federation.size * sum(
                 float((f**2).sum()) for f in state.shared_factors
             )
             self.relative_residuals = (
@@ -198,8 +289,7 @@ class _Judge:
                 math.sqrt(sum(state.dual_residual) / max(dual_norm, 1e-300)),
             )
         rmse = math.sqrt(at_cells / self.totals.nonzeros) if settings.track_rmse else None
-        traffic = self.exchange.channel.traffic.values()
-        sent = self.sent_before + sum(t.bytes_up + t.bytes_down for t in traffic)
+        sent = self.sent_before + self.members.sent
         line = Iteration(
             len(self.history) + 1,
             objective,
@@ -216,9 +306,11 @@ class _Judge:
 
     def diverged(self) -> Diverged:
         """The run left the range in which its equations mean something."""
+        fix = "use the corrected variant, or a larger consensus penalty"
+        if not self.method.needs_residuals:
+            fix = "check the data for counts without bound, or cap them"
         return Diverged(
-            f"The factors grew without bound after {len(self.history) + 1} iterations",
-            fix="use the corrected variant, or a larger consensus penalty",
+            f"The factors grew without bound after {len(self.history) + 1} iterations", fix=fix
         )
 
     def _verdict(self, line: Iteration) -> str:
@@ -236,14 +328,16 @@ class _Judge:
             and max(self.relative_residuals) > settings.residual_tolerance
         ):
             return ""
-        self.converged = True
         residuals = " and the residuals are small" if self.method.needs_residuals else ""
         return f"the objective changed by less than {settings.tol:g} twice in a row{residuals}"
 
 
-def release(
-    exchange: Exchange, factors: Sequence[np.ndarray], settings: SolverSettings
-) -> tuple[tuple[np.ndarray, ...], Measures, np.ndarray]:
+def brought_into_order(
+    members: Members,
+    factors: Sequence[np.ndarray],
+    settings: SolverSettings,
+    votes: dict[str, bool] | None = None,
+) -> tuple[tuple[np.ndarray, ...], Measures, np.ndarray, dict[str, bool]]:
     """Unit columns, largest entry positive, components by weight; patients fitted once more.
 
     Also gives the order in which the components now stand. A bias stays last: it is no phenotype to
@@ -251,13 +345,16 @@ def release(
     """
     units = [unit_columns(factor)[0] for factor in factors]
     signed = tuple(factor * readable_signs(factor) for factor in units)
-    measures = exchange.sum("release", Release(signed), Measures.zeros(settings.rank))
+    measures, decided = members.sum(
+        "measures", hospital.measure, signed, votes=votes, shared=signed
+    )
     order = np.argsort(-np.diag(measures.patient_gram)[: settings.n_components], kind="stable")
     if settings.bias:
         order = np.append(order, settings.n_components)
-    exchange.tell("finish", Finish(order.astype(np.int64)))
+    for name, state in members.states.items():
+        members.states[name] = hospital.finish(state, order)
     ordered = replace(measures, patient_gram=measures.patient_gram[np.ix_(order, order)])
-    return tuple(factor[:, order] for factor in signed), ordered, order
+    return tuple(factor[:, order] for factor in signed), ordered, order, decided
 
 
 def rmse_of(measures: Measures, totals: Totals, sizes: Sequence[int]) -> Rmse:
@@ -270,14 +367,16 @@ def rmse_of(measures: Measures, totals: Totals, sizes: Sequence[int]) -> Rmse:
     )
 
 
-def costs_of(exchange: Exchange, server_seconds: float) -> Costs:
-    """Bytes and seconds as the channel counted them; per hospital means the busiest one."""
-    traffic = list(exchange.channel.traffic.values())
+def costs_of(federation: Communicator, seconds_shared: float) -> Costs:
+    """Bytes, rounds and seconds as they were counted; per hospital means the busiest one here."""
+    traffic = list(federation.traffic.values())
+    sent = sum(t.bytes_up + t.bytes_down for t in traffic)
     return Costs(
         max(t.bytes_up for t in traffic),
         max(t.bytes_down for t in traffic),
-        sum(t.bytes_up + t.bytes_down for t in traffic),
+        sent * federation.size // len(traffic),
         max(t.seconds for t in traffic),
         sum(t.seconds for t in traffic),
-        server_seconds,
+        seconds_shared,
+        max(t.rounds for t in traffic),
     )

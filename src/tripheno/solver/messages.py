@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from tripheno.exchange.messages import Broadcast, Contribution, Message
+from tripheno.exchange.messages import Contribution, Message
+from tripheno.exchange.registry import CODES, RANK, Plan, declared, shaped
 
 REVIEW = (
     "squared_error",
@@ -19,13 +19,11 @@ REVIEW = (
 )
 
 
-@dataclass(frozen=True)
-class Begin(Broadcast):
-    """Start, or start again: every feature factor as it stands."""
-
-    factors: tuple[np.ndarray, ...]
+def _rounds(plan: Plan) -> int:
+    return plan.fits * (plan.iterations + 1) * plan.inner_steps * len(plan.modes)
 
 
+@declared("totals", "none: three numbers about all patients together", lambda plan: plan.fits)
 @dataclass(frozen=True)
 class Totals(Contribution):
     """What a hospital's tensor amounts to: ‖O_k‖², cells, patients."""
@@ -34,15 +32,72 @@ class Totals(Contribution):
     nonzeros: float
     patients: float
 
-    @classmethod
-    def zeros(cls) -> Self:
-        """An empty sum."""
-        return cls(0.0, 0.0, 0.0)
+
+@declared(
+    "normal-equations", "codes of one mode × phenotypes, sums over all patients",
+    lambda plan: _rounds(plan) if plan.method == "exact" or plan.halves else 0,
+)  # fmt: skip
+@dataclass(frozen=True)
+class NormalEquations(Contribution):
+    """`exact`: M_k = O₍ₙ₎Π and the patients' Gram matrix, from which all build ΣG_k."""
+
+    mttkrp: np.ndarray = shaped(CODES, RANK)
+    patient_gram: np.ndarray = shaped(RANK, RANK)
+    review: np.ndarray = shaped(len(REVIEW))
+
+
+@declared(
+    "proposal", "codes of one mode × phenotypes, this hospital's proposal in the sum of all",
+    lambda plan: _rounds(plan) if plan.method == "trip" else 0,
+)  # fmt: skip
+@dataclass(frozen=True)
+class Proposal(Contribution):
+    """`trip`: U_k = A_k ω_k − H_k, with ω_k, ω_k² and diag G_k per component."""
+
+    proposal: np.ndarray = shaped(CODES, RANK)
+    penalty: np.ndarray = shaped(3, RANK)
+    review: np.ndarray = shaped(len(REVIEW))
+
+
+@declared(
+    "review", "none: six numbers about all patients together",
+    lambda plan: plan.fits if plan.method != "local" else 0,
+)  # fmt: skip
+@dataclass(frozen=True)
+class Review(Contribution):
+    """How well the last iterate fits: the named numbers of ``REVIEW``."""
+
+    review: np.ndarray = shaped(len(REVIEW))
+
+
+@declared(
+    "measures", "phenotypes × phenotypes, and two errors over all patients", lambda plan: plan.fits
+)
+@dataclass(frozen=True)
+class Measures(Contribution):
+    """The fit of the final factors: errors, the patients' Gram matrix."""
+
+    squared_error: float
+    squared_error_nonzeros: float
+    patient_gram: np.ndarray = shaped(RANK, RANK)
+
+
+@declared(
+    "own-factors", "codes × phenotypes of this hospital alone, IN CLEAR",
+    lambda plan: plan.fits if plan.method == "local" else 0, how="gather",
+)  # fmt: skip
+@dataclass(frozen=True)
+class OwnFactors(Message):
+    """`local` only, and not a sum: one hospital's own feature factors, released as they are."""
+
+    iterations: int
+    converged: int  # 0 or 1
+    factors: tuple[np.ndarray, ...] = shaped(CODES, RANK)
 
 
 @dataclass(frozen=True)
-class FactorNews(Broadcast):
-    """A feature factor that just changed, and what is asked next.
+class FactorNews:
+    """A feature factor that just changed, and what is contributed next. Never leaves a process.
 
     ``scale`` are the lengths taken off its columns (D): hospitals put them back on their side.
     """
@@ -51,82 +106,6 @@ class FactorNews(Broadcast):
     factor: np.ndarray
     scale: np.ndarray
     asked: int  # feature mode to contribute to
-    first: int  # 1 when the products with the data are to be made anew
+    first: bool  # whether the products with the data are to be made anew
     penalty: float  # c where penalties follow the data, else ω
-
-
-@dataclass(frozen=True)
-class NormalEquations(Contribution):
-    """`exact`: M_k = O₍ₙ₎Π and the patients' Gram matrix, from which the server builds ΣG_k."""
-
-    mttkrp: np.ndarray
-    patient_gram: np.ndarray
-    review: np.ndarray
-
-    @classmethod
-    def zeros(cls, size: int, rank: int) -> Self:
-        """An empty sum."""
-        return cls(np.zeros((size, rank)), np.zeros((rank, rank)), np.zeros(len(REVIEW)))
-
-
-@dataclass(frozen=True)
-class Proposal(Contribution):
-    """`trip`: U_k = A_k ω_k − H_k, with ω_k and ω_k² per component."""
-
-    proposal: np.ndarray
-    penalty: np.ndarray
-    review: np.ndarray
-
-    @classmethod
-    def zeros(cls, size: int, rank: int) -> Self:
-        """An empty sum."""
-        return cls(np.zeros((size, rank)), np.zeros((2, rank)), np.zeros(len(REVIEW)))
-
-
-@dataclass(frozen=True)
-class Review(Contribution):
-    """How well the last iterate fits: the named numbers of ``REVIEW``."""
-
-    review: np.ndarray
-
-    @classmethod
-    def zeros(cls) -> Self:
-        """An empty sum."""
-        return cls(np.zeros(len(REVIEW)))
-
-
-@dataclass(frozen=True)
-class Release(Broadcast):
-    """The final feature factors, in their final order; patients are fitted once more."""
-
-    factors: tuple[np.ndarray, ...]
-
-
-@dataclass(frozen=True)
-class Finish(Broadcast):
-    """The order in which the components will be shown."""
-
-    order: np.ndarray
-
-
-@dataclass(frozen=True)
-class Measures(Contribution):
-    """The fit of the released factors: errors, the patients' Gram matrix, counts."""
-
-    squared_error: float
-    squared_error_nonzeros: float
-    patient_gram: np.ndarray
-
-    @classmethod
-    def zeros(cls, rank: int) -> Self:
-        """An empty sum."""
-        return cls(0.0, 0.0, np.zeros((rank, rank)))
-
-
-@dataclass(frozen=True)
-class OwnFactors(Message):
-    """`local` only, and not a sum: one hospital's own feature factors, released as they are."""
-
-    factors: tuple[np.ndarray, ...]
-    iterations: int
-    converged: int  # 0 or 1
+    typical: np.ndarray  # diag ΣG of the mode in the last iteration, zero in the first

@@ -32,7 +32,7 @@ class SolverSettings:
     """Every number a run depends on besides its data."""
 
     n_components: int = 10  # R
-    method: Method = "trip"
+    method: Method = "exact"
     variant: Variant = "corrected"
     constraint: Constraint = "nonnegative"
     seed: int = 0
@@ -49,16 +49,15 @@ class SolverSettings:
 
     consensus_penalty: float | None = None  # ω; None follows the data
     split_penalty: float | None = None  # μ; None follows λ
-    penalty_scale: float = 0.3  # c: ω_k = c · 2 diag(G_k)
-    inner_steps: int = 3  # consensus rounds per mode on cached (M_k, G_k), at least
-    most_inner_steps: int = 100  # and at most, until the consensus moves by less than
+    penalty_scale: float = 1.0  # c: ω_k = c · 2 max(diag G_k, diag ΣG/K)
+    inner_steps: int = 1  # consensus rounds per mode on cached (M_k, G_k), at least
+    most_inner_steps: int = 1  # and at most, until the consensus moves by less than
     inner_tolerance: float = 1e-4  # this share of itself in the opening iterations,
     later_tolerance: float = 1e-3  # and this one later
     opening: int = 15  # iterations that decide which optimum the run ends in
     relaxation: float = 1.6  # Boyd's α: above 1, a hospital's step is lengthened
     split_dual_start: float = 0.0  # Y₀
     residual_tolerance: float = 1e-3  # Boyd's relative tolerance
-    balance_until: int = 50  # residual balancing is frozen after this iteration
 
     guides: tuple[Guide, ...] = ()  # components that start from codes, and are pulled to them
     guide_pull: float = 0.03  # how strongly, as a multiple of ‖O‖²/R

@@ -39,7 +39,8 @@ class Costs(NamedTuple):
     bytes_total: int
     seconds_slowest_hospital: float
     seconds_all_hospitals: float
-    seconds_server: float
+    seconds_shared: float  # the steps that every hospital takes on the totals
+    rounds: int = 0
 
 
 @dataclass(frozen=True)

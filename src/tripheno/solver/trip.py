@@ -1,4 +1,4 @@
-"""TRIP's server: consensus ADMM as in the seed paper's Algorithm 1, in three variants.
+"""TRIP: consensus ADMM as in the seed paper's Algorithm 1, in three variants.
 
 `corrected` mends the paper's errata, `printed` follows its equations to the letter, `released`
 takes the settings of the authors' program. See docs/mathematics.md.
@@ -9,19 +9,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from tripheno.errors import PaperVariant
-from tripheno.exchange.messages import Contribution
-from tripheno.solver.hospital import TripRules
-from tripheno.solver.messages import Proposal, Totals
-from tripheno.solver.server import ServerMethod, ServerState
+from tripheno.solver import hospital
+from tripheno.solver.hospital import HospitalState, TripRules
+from tripheno.solver.messages import FactorNews, Totals
+from tripheno.solver.method import Choose, Contributed, Method, SharedState
 from tripheno.solver.settings import SolverSettings
 from tripheno.vocabulary.axis import Axis
 
-BALANCE_RATIO = 10.0  # Boyd's μ: residuals further apart than this move the penalty
-BALANCE_RANGE = 4.0  # and c leaves its first value by this factor at most
 RELEASED_GROWTH = 1.1
 RELEASED_SPLIT_PENALTY = 1e-10
 
@@ -35,13 +34,14 @@ def trip_rules(settings: SolverSettings) -> TripRules:
     return TripRules(2.0, penalty_follows_data=settings.consensus_penalty is None)
 
 
-class TripServer(ServerMethod):
+class Trip(Method):
     """A = argmin (Σω_k/2)‖A − ΣU_k/Σω_k‖² + penalties, with B and Y for the distinctness term."""
 
     needs_residuals = True
 
     def __init__(self, settings: SolverSettings, axes: Sequence[Axis] = ()) -> None:
         super().__init__(settings, axes)
+        self.rules = trip_rules(settings)
         self.printed = settings.variant == "printed"
         self.released = settings.variant == "released"
         self.fixed_length = self.released
@@ -60,7 +60,7 @@ class TripServer(ServerMethod):
         """The released program has its λ on the first feature mode only."""
         return n == 0 or not self.released
 
-    def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> ServerState:
+    def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> SharedState:
         """B = A and Y = Y₀; ω as given, or c where it follows the data."""
         return replace(
             super().start(factors, totals),
@@ -69,6 +69,7 @@ class TripServer(ServerMethod):
             split_factors=factors,
             split_dual=tuple(np.full_like(f, self.settings.split_dual_start) for f in factors),
             dual_residual=tuple(0.0 for _ in factors),
+            typical=tuple(np.zeros(factor.shape[1]) for factor in factors),
         )
 
     def _first_penalty(self) -> float:
@@ -77,15 +78,16 @@ class TripServer(ServerMethod):
             return self.settings.consensus_penalty
         return 1.0 if self.released else self.settings.penalty_scale
 
-    def empty_sum(self, size: int) -> Proposal:
-        """The proposals' sum, zero."""
-        return Proposal.zeros(size, self.settings.rank)
+    def contribute(self, state: HospitalState, news: FactorNews) -> Contributed:
+        """A hospital's proposal."""
+        return hospital.propose(state, news, self.rules)
 
-    def absorb(self, state: ServerState, n: int, inner: int, total: Contribution) -> ServerState:
+    def absorb(
+        self, state: SharedState, n: int, inner: int, total: Any, choose: Choose
+    ) -> SharedState:
         """A from the sum of proposals, then B and Y; unit columns once it settled."""
-        assert isinstance(total, Proposal)  # what empty_sum promised
         penalty, before = state.penalties[n], state.shared_factors[n]
-        omega, omega_squared = total.penalty
+        omega, omega_squared, gram_diagonal = total.penalty
         proposals = total.proposal
         if self.normalise:
             proposals = proposals + penalty.given_back(state.last_factors[n])
@@ -99,7 +101,7 @@ class TripServer(ServerMethod):
             linear = mu * b + y + proposals
             factor = penalty.minimise(quadratic, linear, b, penalty.distinctness)
             state = self._update_split(state, n, factor, mu)
-        settled = self._settled(state, n, factor, inner)
+        settled = self._settled(state, n, factor, inner, choose)
         after = state.with_factor(n, factor, normalise=settled and self.normalise)
         if split and after.scale is not None:
             b, y = after.split_factors[n] / after.scale, after.split_dual[n] * after.scale
@@ -112,24 +114,33 @@ class TripServer(ServerMethod):
         moved = float((step**2 * omega_squared).sum())
         residuals = list(state.dual_residual)
         residuals[n] = moved
-        return replace(after, dual_residual=tuple(residuals), settled=settled)
+        return replace(
+            after,
+            dual_residual=tuple(residuals),
+            typical=_put(after.typical, n, gram_diagonal),
+            settled=settled,
+        )
 
-    def _settled(self, state: ServerState, n: int, after: np.ndarray, inner: int) -> bool:
+    def _settled(
+        self, state: SharedState, n: int, after: np.ndarray, inner: int, choose: Choose
+    ) -> bool:
         """Whether the consensus on a mode has come to rest, within the steps allowed.
 
-        The first iterations decide which optimum the run ends in, so they follow the central model
-        closely; near the end the consensus has settled before the fewest steps are done.
+        One step by default, as in the paper's Algorithm 1: repeated steps on the same products
+        would let hospitals be told apart in their sum. With more, the first iterations follow the
+        central model closely, for they decide which optimum the run ends in.
         """
         settings, done = self.settings, inner + 1
-        if done < settings.inner_steps:
-            return False
+        most = max(settings.inner_steps, self.most_steps)
+        if done < settings.inner_steps or done >= most:
+            return done >= most
         opening = state.iteration <= settings.opening
         tolerance = settings.inner_tolerance if opening else settings.later_tolerance
         moved = float(((after - state.shared_factors[n]) ** 2).sum())
         at_rest = moved <= tolerance**2 * float((after**2).sum())
-        return at_rest or done >= max(settings.inner_steps, self.most_steps)
+        return bool(choose(int(at_rest)))
 
-    def _split_penalty(self, state: ServerState, distinctness: float) -> float:
+    def _split_penalty(self, state: SharedState, distinctness: float) -> float:
         """μ: as given; growing from almost nothing as released; else a few times λ."""
         if self.settings.split_penalty is not None:
             return self.settings.split_penalty
@@ -137,7 +148,7 @@ class TripServer(ServerMethod):
             return RELEASED_SPLIT_PENALTY * RELEASED_GROWTH ** (state.iteration - 1)
         return 4.0 * distinctness
 
-    def _update_split(self, state: ServerState, n: int, a: np.ndarray, mu: float) -> ServerState:
+    def _update_split(self, state: SharedState, n: int, a: np.ndarray, mu: float) -> SharedState:
         """B = (λAAᵀ + μI)⁻¹((λ+μ)A − Y), then Y += μ(B − A). The print has B = A + Y/μ."""
         y, weight = state.split_dual[n], state.penalties[n].distinctness
         if self.printed:
@@ -153,25 +164,11 @@ class TripServer(ServerMethod):
             split_dual=_put(state.split_dual, n, y),
         )
 
-    def end_iteration(self, state: ServerState, primal: float, dual: float) -> ServerState:
-        """Balance the residuals through c for a while; grow ω as the released program does.
-
-        One hospital agrees with itself: its primal residual is nothing, and c, halved for ever,
-        would leave the factors to the split copy's μ alone. Doubled for ever, c would hold the
-        factor where it is, and a consensus that cannot move looks settled. So c stays in a range.
-        """
-        penalty = state.penalty
-        if self.released:
-            penalty *= RELEASED_GROWTH
-        elif not self.printed and state.iteration <= self.settings.balance_until:
-            if primal > BALANCE_RATIO * dual:
-                penalty *= 2.0
-            elif dual > BALANCE_RATIO * primal:
-                penalty /= 2.0
-            first = self._first_penalty()
-            penalty = min(max(penalty, first / BALANCE_RANGE), first * BALANCE_RANGE)
-        state = super().end_iteration(state, primal, dual)
-        return replace(state, penalty=penalty, last_factors=state.shared_factors)
+    def end_iteration(self, state: SharedState) -> SharedState:
+        """ω grows as in the released program; else it follows the data."""
+        growth = RELEASED_GROWTH if self.released else 1.0
+        state = super().end_iteration(state)
+        return replace(state, penalty=growth * state.penalty, last_factors=state.shared_factors)
 
 
 def _put(items: tuple[np.ndarray, ...], n: int, item: np.ndarray) -> tuple[np.ndarray, ...]:

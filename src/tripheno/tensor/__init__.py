@@ -1,6 +1,6 @@
 """Events → sparse counts, and every product the solvers need of them, without ever densifying."""
 
-from tripheno.tensor.compiled import find_a_place
+from tripheno.compiled import find_a_place
 
 find_a_place()  # before the first compiled loop is read
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tripheno.errors import RunFailed
-from tripheno.exchange.channel import Channel, Responder
+from tripheno.federation.transport import Channel, Responder
 
 HOSPITALS = ("northfield", "harbour", "lakeside")
 FIVE_MEGABYTES = 5_000_000

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from tripheno.progress import read_status
 from tripheno.testing.federation_processes import (
     FederationOnDisk,
     descendants,
@@ -70,8 +71,8 @@ class Stage:
 
     def iteration(self) -> int:
         """How far the study is."""
-        path = self.out / "history.jsonl"
-        return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+        status = read_status(self.out) or {}
+        return int(status.get("iteration") or 0)
 
     def wait_for(self, iteration: int) -> None:
         """Until the study is so far."""

@@ -80,7 +80,9 @@ class FederationOnDisk:
     operation: Mapping[str, int] = field(default_factory=lambda: {"round_seconds": 120})
     names: tuple[str, ...] = ("northfield", "harbour", "lakeside")
     patients: tuple[int, ...] = PATIENTS
-    method: str = "trip"
+    method: str = "exact"
+    more: str = "[evidence]\nhalves = 0\n"  # further tables of federation.toml
+    simulated: tuple[str, ...] = ("--halves", "0")  # what they are called in `simulate`
     records: Mapping[str, pa.Table] = field(default_factory=dict)  # else synthetic ones
     ingested: Mapping[str, Path] = field(default_factory=dict)  # what `ingest` wrote elsewhere
     command: Callable[..., dict[str, Any]] = command
@@ -100,6 +102,7 @@ class FederationOnDisk:
         """Everything up to the approvals."""
         self.write_settings()
         self.ingest()
+        self.write_lists()
         self.certify()
         self.approve()
 
@@ -115,9 +118,11 @@ class FederationOnDisk:
         model = "".join(f"{key} = {value}\n" for key, value in self.settings.items())
         operation = "".join(f"{key} = {value}\n" for key, value in self.operation.items())
         text = (
-            '[study]\nname = "rehearsal"\ntest = true\n'
+            '[study]\nname = "rehearsal"\ntest = true\naccept_division_leak = true\n'
             '[data]\nmodes = ["medication", "diagnosis"]\nwindow = "visit"\n'
-            f'[model]\nmethod = "{self.method}"\n{model}'
+            '[alignment]\nmode = "vocabulary"\n[alignment.lists]\n'
+            'medication = "medication.txt"\ndiagnosis = "diagnosis.txt"\n'
+            f'[model]\nmethod = "{self.method}"\n{model}{self.more}'
             "[thresholds]\nmin_cell_count = 11\nmin_site_patients = 50\n"
             f'[coordinator]\naddress = "{address}"\nfingerprint = "{own["fingerprint"]}"\n'
             f"{operation}{members}"
@@ -158,6 +163,20 @@ class FederationOnDisk:
                 "ingest", "flat", raw, "--settings", site_file, "--out",
                 self.site(name) / "events", "--modes", "medication,diagnosis", "--window", "visit",
             )  # fmt: skip
+
+    def write_lists(self) -> None:
+        """The study's public lists: every code that a hospital has."""
+        known: dict[str, set[str]] = {"medication": set(), "diagnosis": set()}
+        for name in self.names:
+            events = pq.read_table(self.site(name) / "events" / "events.parquet")
+            for mode, code in zip(
+                events["mode"].to_pylist(), events["code"].to_pylist(), strict=True
+            ):
+                known[mode].add(code)
+        for place in (self.coordinator, *map(self.site, self.names)):
+            for mode, codes in known.items():
+                text = "".join(f"{code}\n" for code in sorted(codes))
+                (place / f"{mode}.txt").write_text(text, encoding="utf-8")
 
     def certify(self) -> None:
         """Request at each hospital, approve at the coordinator, install at the hospital."""
@@ -231,8 +250,8 @@ class FederationOnDisk:
         self.command(
             "simulate", *sites, "--out", out, "--method", self.method,
             *(part for pair in words for part in pair),
-            "--min-cell", "11", "--order", "protocol", "--sums", "secure", "--no-compare",
-            "--halves", "0",
+            "--min-cell", "11", "--align", "vocabulary", "--sums", "blind", "--no-compare",
+            *self.simulated,
         )  # fmt: skip
 
 

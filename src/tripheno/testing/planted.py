@@ -55,7 +55,7 @@ def planted(seed: int, modes: int = 3) -> Planted:
     network = synthetic_network(settings)
     tensors = {h.name: CountTensor.from_events(h.events) for h in network.hospitals}
     axes = align_plainly([tensor.axes for tensor in tensors.values()])
-    truth = tuple(network.truth(axis.mode, axis.codes or ()) for axis in axes)
+    truth = tuple(network.truth(axis.mode, tuple(axis.known.values())) for axis in axes)
     aligned = {name: tensor.on_axes(axes) for name, tensor in tensors.items()}
     return Planted(aligned, truth, tuple(PHENOTYPE_NAMES[:RANK]))
 

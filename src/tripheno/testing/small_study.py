@@ -8,15 +8,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tripheno.exchange.channel import Channel, InProcessChannel
+from tripheno.exchange.communicator import OpenDoor
 from tripheno.exchange.keys import Identity, fingerprint_of, from_seed
-from tripheno.federation.checkpoints import Checkpoints
-from tripheno.federation.coordination import Result, Study, coordinate
-from tripheno.federation.hospital_desk import Finished, HospitalDesk, HospitalFile
+from tripheno.federation.coordinator import Carried, Study, coordinate
+from tripheno.federation.hospital import HospitalDesk, HospitalFile
+from tripheno.federation.transport import Channel, InProcessChannel
 from tripheno.protocol.agreed import CodeList, Member, Operation, Protocol, Thresholds
 from tripheno.records.events import CountingRule
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.result import Findings
+from tripheno.study.store import RunStore
 from tripheno.tensor.count_tensor import CountTensor
 
 NAMES = ("northfield", "harbour", "lakeside")
@@ -38,7 +40,7 @@ def identities() -> dict[str, Identity]:
     return {n: Identity.from_bytes(from_seed(9, n)("ed25519")) for n in tensors()}
 
 
-def protocol(method: Any = "trip", alignment: Any = "tokens", **changes: Any) -> Protocol:
+def protocol(method: Any = "exact", alignment: Any = "tokens", **changes: Any) -> Protocol:
     """What they agreed on."""
     lists: tuple[CodeList, ...] = ()
     modes = next(iter(tensors().values())).modes
@@ -46,7 +48,7 @@ def protocol(method: Any = "trip", alignment: Any = "tokens", **changes: Any) ->
         known: dict[str, set[str]] = {mode: set() for mode in modes}
         for tensor in tensors().values():
             for axis in tensor.axes:
-                known[axis.mode] |= set(axis.codes or ())
+                known[axis.mode] |= set(axis.known.values())
         lists = tuple(
             CodeList(mode, "list.txt", tuple(sorted({*codes, "never used"})))
             for mode, codes in known.items()
@@ -54,9 +56,7 @@ def protocol(method: Any = "trip", alignment: Any = "tokens", **changes: Any) ->
     made = Protocol(
         study="small",
         rule=CountingRule(modes=modes),
-        solver=SolverSettings(
-            n_components=4, method=method, max_iter=9, seed=3, tol=1e-12, most_inner_steps=3
-        ),
+        solver=SolverSettings(n_components=4, method=method, max_iter=9, seed=3, tol=1e-12),
         alignment=alignment,
         lists=lists,
         thresholds=Thresholds(11, 50),
@@ -74,18 +74,22 @@ class Table:
     folder: Path
     protocol: Protocol
     desks: dict[str, HospitalDesk] = field(default_factory=dict)
-    ends: dict[str, Finished] = field(default_factory=dict)
+    ends: dict[str, Findings] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
     before: Callable[[str, str], None] = lambda _name, _step: None
 
     def sit(self, name: str, **changes: Any) -> None:
         """A hospital takes its seat: as new, with what is on its disk."""
+        every = self.protocol.operation.checkpoint_every
         file = HospitalFile(
             name=name,
             tensor=tensors()[name],
             protocol=self.protocol,
             identity=identities()[name],
-            store=lambda run: Checkpoints(self.folder / name / run),
+            store=lambda run: RunStore(self.folder / name / run, every),
+            door=lambda _run, _coordinator: OpenDoor(),
+            secret=from_seed(9, name)("tokens"),
             finished=lambda _run, end: self.ends.__setitem__(name, end),
         )
         self.desks[name] = HospitalDesk(replace(file, **changes))
@@ -99,15 +103,19 @@ class Table:
 
         return respond
 
+    def another(self, name: str, run: str) -> RunStore:
+        """A folder that no earlier run has used."""
+        return RunStore(self.folder / "another" / name / run)
+
     def channel(self) -> InProcessChannel:
         """The line to everybody."""
         return InProcessChannel({name: self.responder(name) for name in self.protocol.names})
 
-    def run(self, channel: Channel | None = None, **told: Any) -> Result:
+    def run(self, channel: Channel | None = None, **changes: Any) -> Carried:
         """The coordinator's side, as a process that has just been started."""
-        store = Checkpoints(self.folder / "coordinator")
-        study = Study(self.protocol, "run-1", store, **{"say": self.said.append, **told})
-        return coordinate(study, channel or self.channel())
+        store = RunStore(self.folder / "coordinator")
+        given = {"store": store, "say": self.said.append, "step": self.steps.append, **changes}
+        return coordinate(Study(self.protocol, "run-1", **given), channel or self.channel())
 
 
 def seated(folder: Path, **settings: Any) -> Table:

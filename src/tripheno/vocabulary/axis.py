@@ -4,46 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tripheno.errors import BadShape
 
+UNKNOWN = "not known here"
+
 
 @dataclass(frozen=True)
 class Axis:
-    """A mode's name, its size and, where known, the code and label at each position."""
+    """A mode's name, its size and, where known, the code and label at each position.
+
+    A code that this hospital does not know is ``None``; ``tokens`` are what codes are known by
+    where hospitals do not show them to each other.
+    """
 
     mode: str
     size: int
-    codes: tuple[str, ...] | None = None
+    codes: tuple[str | None, ...] | None = None
     labels: dict[str, str] = field(default_factory=dict, compare=False)
+    tokens: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.codes is None:
-            return
-        if len(self.codes) != self.size:
-            raise BadShape(f"{len(self.codes)} codes for {self.size} positions", where=self.mode)
-        if len(set(self.codes)) != self.size:
+        for what in (self.codes, self.tokens):
+            if what is not None and len(what) != self.size:
+                raise BadShape(f"{len(what)} codes for {self.size} positions", where=self.mode)
+        known = [code for code in self.codes or () if code is not None]
+        if len(set(known)) != len(known):
             raise BadShape("a code stands at two positions", where=self.mode)
+
+    @property
+    def keys(self) -> Sequence[object]:
+        """What every hospital calls a position alike: its token, its code, its number."""
+        return self.tokens or self.codes or range(self.size)
+
+    @property
+    def known(self) -> dict[int, str]:
+        """Position → code, of the codes that are known here."""
+        return {n: code for n, code in enumerate(self.codes or ()) if code is not None}
+
+    def kept(self, keep: np.ndarray) -> Axis:
+        """The axis of the positions that stay."""
+        places = np.flatnonzero(keep).tolist()
+
+        def chosen(items: Sequence[Any] | None) -> tuple[Any, ...] | None:
+            return None if items is None else tuple(items[n] for n in places)
+
+        codes = tuple(map(str, range(self.size))) if self.codes is None else self.codes
+        return Axis(self.mode, len(places), chosen(codes), self.labels, chosen(self.tokens))
 
     def name(self, position: int) -> str:
         """What a reader calls the code at a position: its label, else the code, else a number."""
         if self.codes is None:
             return f"{self.mode} {position}"
         code = self.codes[position]
-        return self.labels.get(code, code)
+        return UNKNOWN if code is None else self.labels.get(code, code)
 
     def names(self) -> list[str]:
         """The name of every position, in order."""
         return [self.name(position) for position in range(self.size)]
 
-    def positions(self, codes: Sequence[str]) -> np.ndarray:
+    def positions(self, codes: Sequence[str | None]) -> np.ndarray:
         """Where each code stands on this axis, −1 for a code it does not have."""
         if self.codes is None:
             raise BadShape("this axis has no codes to look up", where=self.mode)
-        place = {code: position for position, code in enumerate(self.codes)}
+        place: dict[str | None, int] = {code: position for position, code in self.known.items()}
         return np.array([place.get(code, -1) for code in codes], dtype=np.int64)
 
 
@@ -98,5 +126,5 @@ def union(axes: Iterable[Axis]) -> Axis:
     labels: dict[str, str] = {}
     for axis in axes:
         labels.update(axis.labels)
-    codes = tuple(sorted({code for axis in axes for code in axis.codes or ()}))
+    codes = tuple(sorted({code for axis in axes for code in axis.known.values()}))
     return Axis(axes[0].mode, len(codes), codes, labels)

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from tripheno.errors import BadMessage, BadShape, InsecureRefused, SettingsError, TriphenoWarning
-from tripheno.vocabulary.aligners import Aligner, People
-from tripheno.vocabulary.tokens import Places
+from tripheno.exchange.keys import from_seed
+from tripheno.vocabulary.alignment import People, Places
 
 PRIME = 2**61 - 1
 CODE_BYTES = 7  # codes are integers below 2⁵⁶, α above
@@ -150,11 +150,11 @@ def unpack(data: bytes) -> list[int]:
     return found
 
 
-class PolynomialAligner(Aligner):
+class PolynomialAligner:
     """The seed's protocol over a whole federation. Refused unless its insecurity is accepted."""
 
-    def __init__(self, seed: int | None = None, *, insecure: bool = False) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int = 0, *, insecure: bool = False) -> None:
+        self.seed = seed
         if not insecure:
             raise InsecureRefused(
                 "alignment by polynomials shows every hospital's code list to the server",
@@ -189,5 +189,5 @@ class PolynomialAligner(Aligner):
     def _alpha(self, name: str, mode: str) -> int:
         """A random number above every code and below P."""
         lowest = 1 << (8 * CODE_BYTES)
-        drawn = int.from_bytes(self._entropy(name)(f"alpha/{mode}"), "big")
+        drawn = int.from_bytes(from_seed(self.seed, f"alignment/{name}")(f"alpha/{mode}"), "big")
         return lowest + drawn % (PRIME - lowest)

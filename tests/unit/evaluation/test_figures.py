@@ -9,8 +9,8 @@ from tripheno.evaluation.communication import (
     seconds_at_15_mbps,
     seed_communication_seconds,
 )
+from tripheno.evaluation.comparison import compare, share_out
 from tripheno.evaluation.recovery import recovery
-from tripheno.evaluation.simulation import compare, share_out
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor import reference

@@ -1,22 +1,44 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tripheno.errors import SettingsError
-from tripheno.evaluation.heldout import core_consistency, halves, held_out_error
-from tripheno.evaluation.rank import RankEvidence, choose_rank, recommend
-from tripheno.evaluation.stability import over_bootstrap, over_halves, over_restarts, quiet_fit
-from tripheno.exchange import plain_sums
-from tripheno.exchange.simulated import SecureSums
+from tripheno.evaluation.rank import RankEvidence, recommend
+from tripheno.evaluation.stability import matched
+from tripheno.exchange.communicator import in_clear
 from tripheno.solver import diagnosis
-from tripheno.solver.federated import gathered, server_method
-from tripheno.solver.loop import first_factors, run_rounds
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.evidence import (
+    choose_rank,
+    half_models,
+    halves,
+    over_restarts,
+    quiet_fit,
+    seeded_lots,
+)
+from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.testing.planted import RANK, planted
 
 SETTINGS = SolverSettings(method="exact", tol=1e-4, restarts=2)
+
+
+def core_consistency(tensors, rows, features, federation=None):
+    federation = federation or in_clear(tensors)
+    return diagnosis.core_consistency(federation, "", tensors, rows, features)
+
+
+def held_out_error(tensors, features, rng, *, nonnegative, federation=None):
+    federation = federation or in_clear(tensors)
+    return diagnosis.held_out_error(federation, "", tensors, features, rng, nonnegative=nonnegative)
+
+
+def over_halves(tensors, whole):
+    lots = seeded_lots(0)
+    return matched(whole, half_models(tensors, whole.settings, in_clear(tensors), lots=lots))
 
 
 def dense_tensor(shape=(14, 6, 5), seed=0):
@@ -57,47 +79,36 @@ def test_held_out_error_equals_a_dense_computation():
     assert found == pytest.approx(error / norm, rel=1e-9)
 
 
-def test_under_secure_sums_the_evidence_is_the_same():
+def test_under_blind_sums_the_evidence_is_the_same():
     dense, tensor = dense_tensor()
     rows, *features = (np.random.default_rng(4).random((n, 2)) for n in dense.shape)
     parts = {"a": np.arange(4), "b": np.arange(4, 9), "c": np.arange(9, 14)}
     tensors = {name: tensor.select_patients(part) for name, part in parts.items()}
     own = {name: rows[part] for name, part in parts.items()}
-    core, error = (
-        [
-            core_consistency(tensors, own, features, sums=sums)
-            for sums in (plain_sums, SecureSums(0))
-        ],
-        [
-            held_out_error(tensors, features, np.random.default_rng(0), nonnegative=True, sums=sums)
-            for sums in (plain_sums, SecureSums(0))
-        ],
-    )
+    rng = np.random.default_rng
+    makers = (Maker("plain"), Maker("blind"))
+    core = [core_consistency(tensors, own, features, maker(tuple(own))) for maker in makers]
+    error = [
+        held_out_error(tensors, features, rng(0), nonnegative=True, federation=maker(tuple(own)))
+        for maker in makers
+    ]
     assert core[0] == pytest.approx(core[1], rel=1e-8)
     assert error[0] == pytest.approx(error[1], rel=1e-8)
 
 
-def test_members_of_a_federation_answer_the_same_questions_over_their_channel():
+def test_patients_who_have_a_phenotype_are_counted_over_all_hospitals():
     hospitals = planted(0).hospitals
-    settings = SolverSettings(3, "exact", tol=1e-2)
-    members, exchange = gathered(hospitals, settings, SecureSums(0))
-    factors = first_factors(next(iter(hospitals.values())).axes, settings)
-    outcome = run_rounds(server_method(settings), exchange, factors)
-    rows = {name: member.state.patients for name, member in members.items()}
-    found = diagnosis.core_consistency(exchange, outcome.factors)
-    assert found == pytest.approx(core_consistency(hospitals, rows, outcome.factors), rel=1e-6)
-    error = diagnosis.held_out_error(
-        exchange, outcome.factors, np.random.default_rng(0), nonnegative=True
-    )
-    assert 0.0 < error < 1.0
-    carriers = diagnosis.count_carriers(exchange, 3)
-    own = sum(diagnosis.carriers(one, outcome.factors).sum(axis=0) for one in rows.values())
-    assert carriers.tolist() == own.tolist()
+    federation = Maker("blind")(tuple(hospitals))
+    whole = quiet_fit(hospitals, SolverSettings(3, "exact", tol=1e-2), federation, "")
+    rows = whole.patient_factors
+    counted = diagnosis.count_carriers(federation, rows, whole.factors, 3)
+    own = sum(diagnosis.carriers(one, whole.factors).sum(axis=0) for one in rows.values())
+    assert counted.tolist() == own.tolist()
 
 
 def test_halves_are_split_at_home_and_lose_nobody():
     tensors = planted(0).hospitals
-    first, second = halves(tensors, np.random.default_rng(0))
+    first, second = halves(tensors, seeded_lots(0), "test")
     for name, tensor in tensors.items():
         assert first[name].patients + second[name].patients == tensor.patients
         assert first[name].nonzeros + second[name].nonzeros == tensor.nonzeros
@@ -105,12 +116,13 @@ def test_halves_are_split_at_home_and_lose_nobody():
 
 def test_planted_phenotypes_are_stable_and_a_surplus_component_is_not():
     tensors = planted(0).hospitals
-    whole = quiet_fit(tensors, SolverSettings(RANK, "exact", tol=1e-4, restarts=3))
-    assert over_halves(tensors, whole, np.random.default_rng(0), 1).min() > 0.9
-    assert over_bootstrap(tensors, whole, np.random.default_rng(0), 2).min() > 0.9
+    federation = in_clear(tensors)
+    settings = SolverSettings(RANK, "exact", tol=1e-4, restarts=3)
+    whole = quiet_fit(tensors, settings, federation, "")
+    assert over_halves(tensors, whole).min() > 0.9
     assert over_restarts(tensors, whole, 2).shape == (RANK,)
-    more = quiet_fit(tensors, SolverSettings(RANK + 1, "exact", tol=1e-4, restarts=3))
-    assert over_halves(tensors, more, np.random.default_rng(0), 1).min() < 0.7
+    more = quiet_fit(tensors, replace(settings, n_components=RANK + 1), federation, "more/")
+    assert over_halves(tensors, more).min() < 0.7
 
 
 @pytest.mark.parametrize("seed", [0, 2])

@@ -1,14 +1,14 @@
 """What a coordinator sees while a study runs, and what `status` says of it."""
 
 import json
+import re
 import time
-from collections import Counter
 
 import pytest
 from typer.testing import CliRunner
 
 from tripheno.cli.console import Progress
-from tripheno.cli.live import LiveRun
+from tripheno.cli.live import LiveRun, phase_of
 from tripheno.cli.main import app
 from tripheno.errors import RunFailed
 from tripheno.federation.home import CoordinatorHome, alone
@@ -30,47 +30,63 @@ def live(tmp_path):
         ProgressLog(tmp_path / "run", status, [{"name": name} for name in tensors()]) as log,
         Progress() as progress,
     ):
-        yield LiveRun(progress, log, Journal(tmp_path / "state"), solver)
+        yield LiveRun(progress, log, Journal(tmp_path / "state"), solver.max_iter)
 
 
 @pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
-def test_every_iteration_tells_the_round_the_slowest_and_what_is_left(
+def test_the_coordinator_sees_phase_iteration_bytes_and_the_slowest_and_no_objective(
     table, live, tmp_path, capsys
 ):
     around = table()
     slow = around.protocol.names[1]
     around.before = lambda name, _step: time.sleep(0.02 if name == slow else 0.0)
     live.channel = channel = around.channel()
+    channel._listen = live.listen
     with live.told("run run-1"):
-        around.run(channel, watch=live.iteration, moment=live.moment, say=live.stage)
-    told = lines(tmp_path / "run" / "history.jsonl")
-    assert [one["iteration"] for one in told] == list(range(1, 10))
-    # on a busy machine another one may be slower now and then
-    assert Counter(one["slowest"] for one in told).most_common(1)[0][0] == slow
-    assert told[-1]["seconds_left"] == 0.0
-    assert told[0]["most_seconds_left"] >= told[0]["seconds_left"] > 0.0
-    assert read_status(tmp_path / "run")["slowest"] == told[-1]["slowest"]
+        around.run(channel, step=live.step, say=live.stage)
+    status = read_status(tmp_path / "run")
+    assert status["slowest"] == slow
+    assert status["objective"] is None
+    assert not (tmp_path / "run" / "history.jsonl").read_text()
     said = capsys.readouterr().err
-    assert "iteration 1 of at most 9, round " in said
+    assert re.search(r"iteration \d of at most 9", said)
     assert f"slowest {slow} " in said
-    events = [one["event"] for one in lines(tmp_path / "state" / "log.jsonl")]
-    assert events == ["run", "stage", "stage", "finished"]
+    phases = [one["text"] for one in lines(tmp_path / "state" / "log.jsonl")]
+    assert phases == [
+        "run run-1", "greeting", "keys", "audit heads", "axes", "fit", "half 0", "half 1",
+        "prevalence", "release", "audit heads", "finished",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("step", "phase"),
+    [
+        ("people/few/1", ("axes", 0)),
+        ("fit/12/1/0/wider1", ("fit", 12)),
+        ("start-2/fit/7/0/0", ("start 2", 7)),
+        ("rank-4/half-1/fit/3/0/0", ("rank 4", 3)),
+        ("choice/fit/3/0/0", ("fit", 3)),
+        ("audit-head/last", ("audit heads", 0)),
+    ],
+)
+def test_a_step_is_told_as_its_phase(step, phase):
+    assert phase_of(step) == phase
 
 
 def test_who_keeps_the_others_waiting_is_said_once_and_their_return_too(live, tmp_path, capsys):
     written = []
     notice = live.awaiting(written.append)
-    late = Awaited(("harbour",), "1:iterate/3/0/0", time.time() - 9.0, "no answer")
+    late = Awaited(("harbour",), "1:30", time.time() - 9.0, "no answer")
     for _ in range(3):
         notice(late)
     notice(None)
-    notice(Awaited(("harbour",), "1:iterate/3/1/0", time.time()))  # a round like any other
+    notice(Awaited(("harbour",), "1:31", time.time()))  # a round like any other
     notice(None)
     assert len(written) == 6
     assert capsys.readouterr().err.count("waiting for harbour since 9 s (no answer)") == 1
     waited, came = lines(tmp_path / "state" / "log.jsonl")
     assert (waited["event"], waited["hospitals"], waited["step"]) == (
-        "waiting", ["harbour"], "1:iterate/3/0/0",
+        "waiting", ["harbour"], "1:30",
     )  # fmt: skip
     assert came["event"] == "answered"
 
@@ -90,7 +106,7 @@ def test_status_says_how_far_a_run_is_and_who_is_awaited_since_when(live, tmp_pa
     home = CoordinatorHome(tmp_path / "coordinator")
     run, _ = home.begin(protocol(), anew=False)
     home.write_to(tmp_path / "run")
-    home.await_(run, Awaited(("harbour",), "1:iterate/3/0/0", time.time() - 30.0, "no answer"))
+    home.await_(run, Awaited(("harbour",), "1:30", time.time() - 30.0, "no answer"))
 
     def status():
         words = ["status", "--folder", str(home.folder), "--format", "json"]

@@ -25,6 +25,7 @@ from tripheno.errors import (
     ExpiredCertificate,
     NameNotInCertificate,
     NameTaken,
+    RunFailed,
     UnknownMember,
 )
 from tripheno.federation.doorkeeper import ApprovedDoor
@@ -227,11 +228,11 @@ def test_of_an_error_inside_a_hospital_only_its_kind_leaves():
     def respond(step, data):
         raise ValueError("patient 17 has 3 of code 250.00")
 
-    told = sealed_answer(respond, "iterate/1/0/0", b"")
-    assert b"250" not in told
-    assert json.loads(told[1:])["why"] == "ValueError"
-    with pytest.raises(Exception, match=r"harbour.*ValueError"):
+    told = sealed_answer(respond, "1:3", b"")
+    assert told[1:] == b"TRIP-E100"
+    with pytest.raises(RunFailed, match="could not be finished") as caught:
         opened_answer("harbour", told)
+    assert caught.value.where == "harbour"
 
 
 def test_join_is_refused_without_an_approval_and_with_one_that_ran_out(tmp_path, monkeypatch):
@@ -265,7 +266,8 @@ def test_without_the_engine_a_machine_says_so_and_does_everything_else():
     script = (
         "import sys\n"
         "sys.modules['nvflare'] = sys.modules['psutil'] = None\n"
-        "import tripheno.report.federated, tripheno.report.study, tripheno.cli.checks as checks\n"
+        "import tripheno.report.federated, tripheno.report.simulated\n"
+        "import tripheno.cli.checks as checks\n"
         "import importlib.util\n"
         "importlib.util.find_spec = lambda name: None\n"
         "checks.need_engine()\n"

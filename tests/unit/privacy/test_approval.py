@@ -15,18 +15,19 @@ from safetensors.numpy import load
 from typer.testing import CliRunner
 
 from tripheno.cli.main import app
-from tripheno.errors import GateRefused, NotApproved, SettingsError, SiteTooSmall
+from tripheno.errors import NotApproved, SettingsError, SiteTooSmall, Withdrawn
 from tripheno.exchange.keys import Identity
 from tripheno.privacy.approval import APPROVAL, approve, check_approval
-from tripheno.privacy.audit import Minutes
-from tripheno.privacy.gate import approved_gate
 from tripheno.privacy.manifest import MANIFEST, read_manifest
-from tripheno.privacy.preview import own_tensor, preview
+from tripheno.privacy.own_data import own_tensor
+from tripheno.privacy.small_cells import people_at_positions
 from tripheno.protocol.agreed import Member, read_protocol
 from tripheno.protocol.key_files import make_identity
 from tripheno.protocol.site import read_site
 from tripheno.protocol.templates import federation_toml, site_toml
 from tripheno.records.events import CountingRule, events_from_columns, write_events
+from tripheno.study.preview import preview
+from tripheno.study.rehearsal import stand_in
 
 NAMES = ("northfield", "harbour", "lakeside")
 TODAY = date(2026, 11, 16)
@@ -92,12 +93,16 @@ def test_preview_writes_manifest_summary_and_the_very_bytes_of_round_one(home):
     assert stat.S_IMODE((folder / "local").stat().st_mode) == 0o700
     for sample in manifest.round_one:
         assert (folder / "local" / sample.file).stat().st_size == sample.bytes
-    steps = [sample.step for sample in manifest.round_one]
-    assert steps[-3:] == ["begin", "iterate/1/0/0", "iterate/1/1/0"]
-    assert "tokens/list" in steps
+    assert {sample.message for sample in manifest.round_one} == {
+        "identity", "announce", "shares", "confirm", "tokens-passed", "tokens", "people", "totals",
+        "normal-equations", "review", "measures", "carriers", "end", "labels", "result",
+    }  # fmt: skip
+    (totals,) = (one for one in manifest.round_one if one.message == "totals")
     tensor = own_tensor(read_protocol(home / "federation.toml"), read_site(home / "site.toml"))
-    totals = load((folder / "local" / f"{len(steps) - 2:02d}-begin.safetensors").read_bytes())
-    assert float(totals["patients"]) == tensor.patients == manifest.facts.patients
+    content = (folder / "local" / totals.file).with_suffix(".safetensors")
+    assert float(load(content.read_bytes())["patients"]) == tensor.patients
+    assert tensor.patients == manifest.facts.patients
+    assert stat.S_IMODE(content.stat().st_mode) == 0o600
     assert manifest.facts.codes == {"medication": 7, "diagnosis": 9}
 
 
@@ -195,16 +200,26 @@ def test_events_made_for_another_rule_are_refused(home):
         preview(protocol, replace(site, name="elsewhere"))
 
 
-def test_the_gate_of_an_approved_manifest_holds_its_sizes_and_budgets(approved):
-    manifest = check_approval(*approved, now())
-    codes = manifest.facts.codes
-    door = approved_gate(manifest, codes, Minutes(), codes)
-    assert (door.rounds_left, door.bytes_left) == (5000, 2000 * 2**20)
-    with pytest.raises(GateRefused, match="at most 20,000 are approved"):
-        approved_gate(manifest, {**codes, "diagnosis": 20_001}, Minutes(), codes)
+def test_a_withdrawn_approval_is_none_until_somebody_approves_again(approved):
+    protocol, site = approved
+    folder = site.events.parent
+    assert "nothing more leaves" in " ".join(tripheno(folder, "withdraw").split())
+    with pytest.raises(Withdrawn) as caught:
+        check_approval(protocol, site, now())
+    assert caught.value.exit_code == 4
+    tripheno(folder, "approve", "--key", folder / "keys" / "officer.key")
+    check_approval(protocol, site, now())
 
 
-def test_a_public_list_is_rehearsed_in_its_slots(home):
+def test_stand_ins_have_enough_people_for_every_code_and_nobodys_data(home):
+    tensor = own_tensor(read_protocol(home / "federation.toml"), read_site(home / "site.toml"))
+    other = stand_in(tensor.axes, 11, np.random.default_rng(0))
+    assert other.patients == 11
+    assert other.axes == tensor.axes
+    assert all(people.min() == 11 for people in people_at_positions(other))
+
+
+def test_a_public_list_is_x(home):
     for mode, letter in (("medication", "M"), ("diagnosis", "D")):
         codes = "\n".join(f"{letter}{n}" for n in range(30))
         (home / f"{mode}.txt").write_text(codes, encoding="utf-8")
@@ -217,7 +232,7 @@ def test_a_public_list_is_rehearsed_in_its_slots(home):
     path.write_text(text, encoding="utf-8")
     found = preview(read_protocol(path), read_site(home / "site.toml"))
     assert found.manifest.most_codes == {"medication": 30, "diagnosis": 30}
-    (people,) = (one for one in found.sent if one.step == "people/1")
-    counted = load(people.content)
-    assert counted["people.0"].shape == (30,)
-    assert counted["people.0"].max() <= 11
+    counted = [load(one.content) for one in found.sent if one.message == "people"]
+    assert counted[0]["people.0"].shape == (30,)
+    assert counted[0]["people.0"].max() == 1  # whether anybody has it, before how many
+    assert counted[-1]["people.0"].max() <= 11

@@ -1,8 +1,9 @@
-"""Attacks on ourselves: they succeed on the paper's protocol in clear, and find nothing in ours."""
+"""Attacks on ourselves: they succeed on the paper's protocol and the first version, not on ours."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,27 +11,38 @@ from typer.testing import CliRunner
 
 from tripheno.cli import attack as command
 from tripheno.cli.main import app
-from tripheno.evaluation.self_attack import UNDER_TEST, arena_of, synthetic_hospitals
-from tripheno.privacy.attacks.code_lists import attack_alignment
-from tripheno.privacy.attacks.equations import Recovered
-from tripheno.privacy.attacks.people import area_under_curve, mean_share, share_of
-from tripheno.privacy.attacks.records import reconstruct
-from tripheno.privacy.attacks.suite import Configuration, attack, paper_in_clear, site_level
-from tripheno.report.attack_chart import attack_chart
+from tripheno.errors import BrokenSum, WrongStep
+from tripheno.lab.attack_chart import attack_chart
+from tripheno.lab.attacks.code_lists import attack_alignment
+from tripheno.lab.attacks.equations import Recovered
+from tripheno.lab.attacks.people import area_under_curve, mean_share, share_of
+from tripheno.lab.attacks.records import reconstruct
+from tripheno.lab.attacks.steering import DECEITS, refusals
+from tripheno.lab.attacks.suite import (
+    FIRST_VERSION,
+    PAPER,
+    Configuration,
+    attack,
+    attack_messages,
+    site_level,
+)
+from tripheno.lab.attacks.view import watched_run
+from tripheno.lab.self_attack import UNDER_TEST, arena_of, synthetic_hospitals
 from tripheno.solver.settings import SolverSettings
+from tripheno.testing.planted import RANK, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 
 
 @pytest.fixture(scope="module")
 def arena():
-    return arena_of(synthetic_hospitals(3, 0), 0, sums="secure")
+    return arena_of(synthetic_hospitals(3, 0), 0)
 
 
 @pytest.fixture(scope="module")
 def findings(arena):
-    """The shipped set-up: three hospitals, more than 2,000 patients, trip under secure sums."""
-    setup = Configuration(UNDER_TEST, SolverSettings(), "secure", "tokens")
+    """The shipped set-up: three hospitals, more than 2,000 patients, blind sums."""
+    setup = Configuration(UNDER_TEST, SolverSettings(), "blind", "tokens")
     return attack(setup, arena)
 
 
@@ -38,12 +50,9 @@ def of(findings, setup, words):
     return [one for one in findings if one.setup == setup and words in one.attack]
 
 
-PAPER = paper_in_clear(SolverSettings()).name
-
-
 def test_the_papers_protocol_gives_codes_products_and_records_away(findings):
     lists = of(findings, PAPER, "code lists")
-    assert [one.by for one in lists] == ["server", "another hospital"]
+    assert [one.by for one in lists] == ["coordinator", "another hospital"]
     assert all(one.value >= 0.99 and "0 wrong" in one.note for one in lists)
     (mttkrp,) = of(findings, PAPER, "MTTKRP")
     assert mttkrp.value <= 1e-6
@@ -62,26 +71,63 @@ def test_ours_gives_no_code_no_product_no_record_and_no_place(findings, arena):
     (mttkrp,) = of(findings, UNDER_TEST, "MTTKRP")
     assert mttkrp.value > 1.0
     (where,) = of(findings, UNDER_TEST, "attribution")
-    assert where.low <= where.chance <= where.high
+    assert abs(where.value - where.chance) < 0.02
+    (total,) = of(findings, UNDER_TEST, "a total")
+    assert total.value > 1.0
     (network,) = of(findings, UNDER_TEST, "membership in the network")
     assert network.value <= 0.65
     assert abs(network.null_control - 0.5) < 0.1
 
 
-def test_exact_in_clear_fails_the_test_under_masks_it_passes(arena):
-    settings = SolverSettings(method="exact")
-    plain = attack(Configuration(UNDER_TEST, settings, "plain", "tokens"), arena)
-    assert {"MTTKRP of a hospital", "Gram matrix of a hospital"} <= {
-        one.attack for one in site_level(plain, UNDER_TEST)
-    }
-    masked = attack(Configuration(UNDER_TEST, settings, "secure", "vocabulary"), arena)
-    assert site_level(masked, UNDER_TEST) == []
+def test_the_first_versions_server_reads_totals_and_tells_hospitals_apart_by_their_scales(findings):
+    (total,) = of(findings, FIRST_VERSION, "a total")
+    (steered,) = of(findings, FIRST_VERSION, "by steering")
+    assert max(total.value, steered.value) < 1e-12
+    (listening,) = of(findings, FIRST_VERSION, "MTTKRP")
+    assert listening.value > 1.0
 
 
-@pytest.mark.parametrize(("kind", "share"), [("polynomial", 1.0), ("tokens", 0), ("vocabulary", 0)])
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_a_coordinator_hands_on_but_the_sum_is_refused(seed):
+    found = refusals(planted(seed).hospitals, SolverSettings(RANK, seed=seed))
+    assert set(found) == set(DECEITS)
+    assert found.pop("an earlier total") == WrongStep.code
+    assert set(found.values()) == {BrokenSum.code}
+
+
+@pytest.mark.parametrize("method", ["exact", "trip"])
+def test_in_clear_it_fails_the_test_under_blind_sums_it_passes(arena, method):
+    settings = SolverSettings(method=method)
+    plain, blind = (
+        list(attack_messages(Configuration(UNDER_TEST, settings, sums, "tokens"), arena))
+        for sums in ("plain", "blind")
+    )
+    assert "MTTKRP of a hospital" in {one.attack for one in site_level(plain, UNDER_TEST)}
+    assert site_level(blind, UNDER_TEST) == []
+
+
+def test_what_hospitals_see_of_each_others_counts_is_reported_as_said(findings):
+    coordinator, peer = of(findings, "alignment by vocabulary", "code lists")
+    assert coordinator.value == 0.0
+    assert (peer.by, peer.succeeded, peer.said) == ("another hospital", True, True)
+    assert site_level([replace(peer, setup=UNDER_TEST)], UNDER_TEST) == []
+
+
+@pytest.mark.parametrize("method", ["exact", "trip"])
+def test_the_program_run_again_on_the_totals_has_the_runs_own_factors(method):
+    settings = SolverSettings(RANK, method, seed=1, max_iter=3)
+    view = watched_run(planted(1).hospitals, settings, "blind")
+    steps = [step for step in view.tap.totals if step.startswith("fit/")]
+    assert [moment.step for moment in view.moments] == steps
+    last = view.moments[-1].factors
+    assert all(np.abs(np.linalg.norm(factor, axis=0) - 1).max() < 1e-9 for factor in last)
+
+
+@pytest.mark.parametrize(("kind", "share"), [("polynomial", 1.0), ("tokens", 0)])
 def test_code_lists_fall_to_a_dictionary_only_as_polynomials(kind, share):
     lists = {
-        name: {"d": tuple(f"{n}" for n in range(k, 60, 2 + k))} for k, name in enumerate("abc")
+        name: {mode: tuple(f"{n}" for n in range(k, 60, 2 + k)) for mode in ("d", "m")}
+        for k, name in enumerate("abc")
     }
     server, peer = attack_alignment(kind, lists, 1)
     assert (server.share, peer.share) == (share, share)
@@ -121,9 +167,9 @@ def test_intervals_hold_what_they_should():
 def test_the_command_says_so_draws_it_and_exits_1_when_a_hospital_is_recovered(
     tmp_path, monkeypatch, findings, arena
 ):
-    monkeypatch.setattr("tripheno.evaluation.self_attack.synthetic_hospitals", lambda k, s: {})
-    monkeypatch.setattr("tripheno.evaluation.self_attack.arena_of", lambda *a, **k: arena)
-    monkeypatch.setattr("tripheno.privacy.attacks.suite.attack", lambda *a: findings)
+    monkeypatch.setattr("tripheno.lab.self_attack.synthetic_hospitals", lambda k, s: {})
+    monkeypatch.setattr("tripheno.lab.self_attack.arena_of", lambda *a, **k: arena)
+    monkeypatch.setattr("tripheno.lab.attacks.suite.attack", lambda *a: findings)
     done = CliRunner().invoke(app, ["audit", "attack", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "Nothing of one hospital was recovered" in done.stdout
@@ -133,7 +179,7 @@ def test_the_command_says_so_draws_it_and_exits_1_when_a_hospital_is_recovered(
         one if one.setup != PAPER else type(one)(**{**one.__dict__, "setup": UNDER_TEST})
         for one in findings
     ]
-    monkeypatch.setattr("tripheno.privacy.attacks.suite.attack", lambda *a: paper)
+    monkeypatch.setattr("tripheno.lab.attacks.suite.attack", lambda *a: paper)
     done = CliRunner().invoke(app, ["audit", "attack", "--format", "json"])
     assert done.exit_code == 1
     assert "MTTKRP of a hospital" in json.loads(done.stdout)["recovered"]
@@ -141,9 +187,9 @@ def test_the_command_says_so_draws_it_and_exits_1_when_a_hospital_is_recovered(
 
 
 def test_the_figure_has_a_line_for_every_attack(findings):
-    chart = attack_chart(findings, PAPER, UNDER_TEST).to_dict()
+    chart = attack_chart(findings, UNDER_TEST).to_dict()
     rows = next(iter(chart["datasets"].values())) if "datasets" in chart else None
     rows = rows or chart["data"]["values"] if "data" in chart else rows
     rows = rows or chart["layer"][0]["data"]["values"]
-    assert {row["setup"] for row in rows} == {PAPER, UNDER_TEST}
+    assert {row["setup"] for row in rows} == {PAPER, FIRST_VERSION, UNDER_TEST}
     assert all(0 <= row["recovered"] <= 1 for row in rows)

@@ -15,14 +15,15 @@ from tripheno.exchange.keys import Identity
 from tripheno.privacy.audit import AuditLog, canonical, read_head, tally, verify
 
 KEEPER, COORDINATOR, STRANGER = (Identity.from_bytes(bytes([n]) * 32) for n in (1, 2, 3))
-KEYS = {"keeper": KEEPER.public, "coordinator": COORDINATOR.public}
+KEYS = {"keeper": KEEPER.fingerprint, "coordinator": COORDINATOR.fingerprint}
 
 
 def log(rounds=3, keeper=KEEPER):
     made = AuditLog("run-1", keeper, COORDINATOR)
     for n in range(rounds):
         for name in ("one", "two"):
-            made.listen(f"iterate/{n}/0", name, b"down" * n, name.encode() * n)
+            made.sent(f"fit/{n}/0", name, name.encode() * n)
+            made.received(f"fit/{n}/0", name, b"down" * n)
     return made, made.close()
 
 
@@ -90,7 +91,7 @@ def test_the_log_holds_hashes_and_sizes_and_no_content():
     rows = tally(made.lines)
     assert {
         "hospital": "two",
-        "step": "iterate",
+        "step": "fit",
         "direction": "out",
         "messages": 3,
         "bytes": 9,

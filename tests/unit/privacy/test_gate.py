@@ -1,121 +1,141 @@
-"""The one door out: what the manifest lists passes, everything else is stopped with its reason."""
+"""The one door out: what the plan lists passes, everything else is stopped with its reason."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from tripheno.errors import GateRefused
-from tripheno.evaluation.doors import solver_doors
-from tripheno.exchange.channel import InProcessChannel
-from tripheno.exchange.messages import Contribution, Message, pack
-from tripheno.exchange.secure import HEAD
-from tripheno.exchange.simulated import SecureSums
-from tripheno.exchange.sums import plain_sums
+from tripheno.exchange.messages import Message, pack
+from tripheno.exchange.registry import REGISTRY, Declaration, Sizes, messages_of
 from tripheno.privacy.audit import Minutes
+from tripheno.privacy.faults import FAULT
 from tripheno.privacy.gate import Gate
-from tripheno.privacy.outgoing import Traffic, phase_of
-from tripheno.solver import messages as solver_messages
 from tripheno.solver.fit import fit
+from tripheno.solver.messages import NormalEquations
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.doors import declare_all, plan_of, simulated_doors
+from tripheno.study.makers import Maker
 from tripheno.testing.planted import RANK, planted
-from tripheno.vocabulary.public_list import PeoplePerSlot
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 
-SIZES = {"medication": 60, "diagnosis": 48}
 QUICK = SolverSettings(RANK, "exact", max_iter=2, seed=1)
+FIRST = "fit/1/0/0"
+
+
+class Passed(NamedTuple):
+    declaration: Declaration
+    data: bytes
+    shapes: dict | None
+
+
+class Keeping:
+    """A door that keeps what it is given."""
+
+    def __init__(self):
+        self.kept = {}
+
+    def pass_out(self, step, declaration, data, shapes):
+        self.kept[step] = Passed(declaration, data, shapes)
+        return data
+
+    def arrived(self, step, data):
+        pass
+
+    def resize(self, codes):
+        pass
 
 
 @pytest.fixture(scope="module")
 def passed():
-    """Every message of a short run under masks: step → broadcast and first hospital's answer."""
-    heard = {}
-
-    def listen(step, hospital, broadcast, answer):
-        heard.setdefault((step, hospital), (broadcast, answer))
-
+    """Every message of the first hospital in a short blind run, by step."""
     tensors = planted(1).hospitals
-    fit(tensors, QUICK, sums=SecureSums(0), listen=listen)
-    name = next(iter(tensors))
-    return {step: found for (step, who), found in heard.items() if who == name}
+    doors = {name: Keeping() for name in tensors}
+    fit(tensors, QUICK, Maker("blind")(tuple(tensors), doors.__getitem__))
+    return next(iter(doors.values())).kept
 
 
-def gate(settings=QUICK, *, record=None, masked=True, rounds=1000, most=10**9, **more):
-    sizes = {axis.mode: axis.size for axis in planted(1).together.axes}
-    traffic = Traffic(tuple(sizes), sizes, settings, 3, masked, **more)
+def codes_of(tensor):
+    return {axis.mode: axis.size for axis in tensor.axes}
+
+
+def gate(settings=QUICK, *, rounds=1000, most=10**9, most_codes=None, **more):
+    codes = codes_of(planted(1).together)
+    plan = plan_of(settings, codes, 3, **more)
     return Gate(
-        "a", traffic.messages(), sizes, record or Minutes(), most_rounds=rounds, most_bytes=most
+        "a", plan, codes, Minutes(), most_rounds=rounds, most_bytes=most, most_codes=most_codes
     )
 
 
-def test_every_message_of_a_run_passes_and_has_its_two_lines(passed):
-    minutes = Minutes()
-    door = gate(record=minutes)
-    for step, (broadcast, answer) in passed.items():
-        assert door.pass_out(step, broadcast, answer) == answer
-    assert len(minutes.entries) == 2 * len(passed)
-    assert {phase_of(step) for step in passed} >= {"begin", "iterate/0", "iterate/1", "release"}
+def refused(door, step, message, words):
+    before = len(door.record.entries)
+    with pytest.raises(GateRefused) as caught:
+        door.pass_out(step, *message)
+    assert words in caught.value.what
+    assert caught.value.exit_code == 4
+    (line,) = door.record.entries[before:]
+    assert (line["kind"], line["reason"]) == ("refused", caught.value.what)
+
+
+def test_every_message_of_a_run_passes_and_has_its_line(passed):
+    door = gate()
+    for step, message in passed.items():
+        assert door.pass_out(step, *message) == message.data
+        door.arrived(step, b"the total")
+    assert [line["direction"] for line in door.record.entries] == ["out", "in"] * len(passed)
+    assert {"announce", "shares", "confirm", "totals", FIRST, "measures"} <= set(passed)
 
 
 @pytest.mark.parametrize(
-    ("method", "sums", "kind"),
-    [("trip", SecureSums(0), "secure"), ("local", plain_sums, "plain"),
-     ("exact", plain_sums, "plain")],
-    ids=["trip masked", "local in clear", "exact in clear"],
-)  # fmt: skip
-def test_the_list_that_the_settings_give_is_what_a_run_sends(method, sums, kind):
-    """Restarts, review at the limit, and each field's name, type and shape."""
+    ("method", "kind"),
+    [("trip", "blind"), ("local", "plain"), ("exact", "plain")],
+    ids=["trip blind", "local in clear", "exact in clear"],
+)
+def test_what_the_settings_list_is_what_a_run_sends(method, kind):
+    """Restarts, review at the limit, bias: nothing is sent that is not listed."""
     tensors = planted(1).hospitals
     settings = SolverSettings(RANK, method, max_iter=1, restarts=2, bias=True, seed=1)
+    codes = codes_of(planted(1).together)
+    doors = {name: Keeping() for name in tensors}
+    fit(tensors, settings, Maker(kind)(tuple(tensors), doors.__getitem__))
+    sent = {m.declaration.name for m in next(iter(doors.values())).kept.values()}
+    plan = plan_of(settings, codes, 3, blind=kind == "blind")
+    assert sent == {one.name for one in messages_of(plan)} - {"carriers"}
     minutes = Minutes()
-    guard = solver_doors(tensors, settings, kind, minutes)
-    fit(tensors, settings, sums=sums, guard=guard)
-    steps = {phase_of(entry["step"]) for entry in minutes.entries}
-    axes = next(iter(tensors.values())).axes
-    sizes = {axis.mode: axis.size for axis in axes}
-    listed = {
-        one.phase for one in Traffic(tuple(sizes), sizes, settings, 3, kind == "secure").messages()
-    }
-    assert steps == listed
+    guarded = simulated_doors(tensors, codes, settings, minutes, blind=kind == "blind")
+    fit(tensors, settings, Maker(kind)(tuple(tensors), guarded))
+    assert {line["kind"] for line in minutes.entries} == {"message"}
 
 
-def refused(door, step, answer, words):
-    minutes = door.record
-    before = len(minutes.entries)
-    with pytest.raises(GateRefused) as caught:
-        door.pass_out(step, b"", answer)
-    assert words in caught.value.what
-    assert caught.value.exit_code == 4
-    (line,) = minutes.entries[before:]
-    assert line["kind"] == "refused"
-    assert line["reason"] == caught.value.what
+def test_what_is_not_listed_or_not_what_it_says_is_stopped(passed):
+    first, second = passed[FIRST], passed["fit/1/1/0"]
+    refused(gate(replace(QUICK, method="trip")), FIRST, first, "no such message")
+    forged = replace(first.declaration, rows="harmless")
+    refused(gate(), FIRST, first._replace(declaration=forged), "no such message")
+    refused(gate(), FIRST, first._replace(data=second.data), "bytes, not")
+    refused(gate(), FIRST, first._replace(data=first.data[:-1]), "bytes, not")
+    refused(gate(), FIRST, first._replace(data=first.data + b"x"), "bytes, not")
+    rows = {**first.shapes, "mttkrp": (7, RANK)}
+    refused(gate(), FIRST, first._replace(shapes=rows), "the fields are not")
+    more = {**first.shapes, "patients": (9,)}
+    refused(gate(), FIRST, first._replace(shapes=more), "the fields are not")
+    votes = {**first.shapes, "votes": (65,)}
+    refused(gate(), FIRST, first._replace(shapes=votes), "more votes")
+    state = {**first.shapes, "state": (700,)}
+    refused(gate(), FIRST, first._replace(shapes=state), "a projection of another size")
+    long = passed["announce"]._replace(data=b"x" * (1 << 15))
+    refused(gate(), "announce", long, "more than this message may have")
 
 
-def test_what_the_manifest_does_not_list_is_stopped(passed):
-    answer = passed["iterate/1/0/0"][1]
-    refused(gate(), "patients", answer, "no such message")
-    refused(gate(), "tokens/list", b"{}", "no such message")
-    refused(gate(), "iterate/1/7/0", answer, "no such message")
-    refused(gate(), "iterate/1/1/0", answer, "are allowed")
-    refused(gate(), "iterate/1/0/0", passed["iterate/1/1/0"][1], "bytes, not")
-    refused(gate(), "iterate/2/0/0", answer, "made for another step")
-    refused(gate(), "iterate/1/0/0", answer[:-1], "bytes, not")
-    refused(gate(), "iterate/1/0/0", answer + b"x", "are allowed")
-    refused(gate(), "keys/confirm", b"x" * 63, "63 bytes, not 64")
-    refused(gate(), "finish", b"x", "at most 0 are allowed")
-
-
-def test_a_mask_forgotten_or_other_fields_under_the_mask_are_stopped(passed):
-    answer = passed["iterate/1/0/0"][1]
-    clear = np.zeros((len(answer) - 200) // 8)
-    refused(gate(), "iterate/1/0/0", pack({"mttkrp": clear}), "bytes, not")
-    refused(gate(), "iterate/1/0/0", b"\0" * len(answer), "no masked contribution")
-    layout = bytearray(answer)
-    layout[HEAD.size - 20] ^= 1
-    refused(gate(), "iterate/1/0/0", bytes(layout), "the fields are not the protocol's")
+def test_a_mask_forgotten_is_stopped(passed):
+    first = passed[FIRST]
+    clear = pack({name: np.zeros(shape) for name, shape in first.shapes.items()})
+    refused(gate(), FIRST, first._replace(data=clear), "not blind")
+    refused(gate(), FIRST, first._replace(data=bytes(len(first.data))), "not blind")
 
 
 @pytest.mark.parametrize(
@@ -123,65 +143,39 @@ def test_a_mask_forgotten_or_other_fields_under_the_mask_are_stopped(passed):
     [
         (lambda a: {**a, "patients": np.zeros(9)}, "the fields are not"),
         (lambda a: {"mttkrp": a["mttkrp"]}, "the fields are not"),
-        (lambda a: {**a, "mttkrp": a["mttkrp"][1:]}, "the protocol says <f8"),
-        (lambda a: {**a, "review": a["review"].astype(np.int64)}, "the protocol says <f8"),
+        (lambda a: {**a, "mttkrp": a["mttkrp"][1:]}, "the fields are not"),
         (lambda a: {**a, "review": np.full(6, np.nan)}, "not finite"),
     ],
-    ids=["one more", "one less", "shape", "type", "NaN"],
+    ids=["one more", "one less", "shape", "NaN"],
 )
-def test_in_clear_names_types_and_shapes_must_be_exact(change, words):
-    size = planted(1).together.axes[0].size
-    like = solver_messages.NormalEquations.zeros(size, RANK).arrays()
-    door = gate(masked=False)
-    assert door.pass_out("iterate/1/0/0", b"", pack(like))
-    refused(gate(masked=False), "iterate/1/0/0", pack(change(like)), words)
+def test_in_clear_the_bytes_themselves_are_looked_at(passed, change, words):
+    like = {name: np.zeros(shape) for name, shape in passed[FIRST].shapes.items()}
+    message = passed[FIRST]._replace(data=pack(like))
+    assert gate(blind=False).pass_out(FIRST, *message)
+    refused(gate(blind=False), FIRST, message._replace(data=pack(change(like))), words)
 
 
-def test_budgets_of_rounds_and_bytes_run_out(passed):
-    keys = {step: passed[step] for step in ("keys/announce", "keys/confirm", "begin")}
+def test_budgets_of_rounds_and_bytes_and_of_each_message_run_out(passed):
     door = gate(rounds=2)
-    for step in ("keys/announce", "keys/confirm"):
-        door.pass_out(step, *keys[step])
-    refused(door, "begin", keys["begin"][1], "the budget of rounds is spent")
-    refused(gate(most=50), "keys/announce", keys["keys/announce"][1], "the budget of bytes")
+    for step in ("announce", "shares"):
+        door.pass_out(step, *passed[step])
+    refused(door, "confirm", passed["confirm"], "the budget of rounds is spent")
+    refused(gate(most=50), "announce", passed["announce"], "the budget of bytes")
     door = gate()
-    door.pass_out("begin", *keys["begin"])
-    door.guard(lambda step, data: b"")
-    refused(door, "begin", keys["begin"][1], "no round of 'begin' is left")
+    door.pass_out("totals", *passed["totals"])
+    refused(door, "totals", passed["totals"], "no message 'totals' is left")
+    spent = gate(rounds=0, machines=True)
+    assert spent.pass_out("fault", FAULT, b"TRIP-E413", None) == b"TRIP-E413"
+    refused(spent, "fault", (FAULT, b"TRIP-E413 /home/of/somebody", None), "more than this")
 
 
-def test_the_same_step_gives_the_same_bytes_or_nothing(passed):
-    door = gate()
-    broadcast, answer = passed["begin"]
-    assert door.pass_out("begin", broadcast, answer) == door.pass_out("begin", broadcast, answer)
-    other = answer[:-1] + bytes([answer[-1] ^ 1])
-    refused(door, "begin", other, "another answer under a step")
-
-
-def test_tokens_must_be_one_for_each_code():
-    sizes = {"m": 3}
-    listed = Traffic(("m",), {"m": 5}, QUICK, 3, alignment="tokens").messages()
-    for text, words in (
-        (b'{"m":"' + b"00" * 48 + b'"}', None),
-        (b'{"m":"' + b"00" * 32 + b'"}', "not one token"),
-        (b'{"n":"' + b"00" * 48 + b'"}', "not one token"),
-        (b"[]", "no list of tokens"),
-        (b'{"m":"' + b"00" * 400 + b'"}', "are allowed"),
-    ):
-        door = Gate("a", listed, sizes, Minutes(), most_rounds=9, most_bytes=9999, own_codes=sizes)
-        if words is None:
-            assert door.pass_out("tokens/list", b"", text) == text
-        else:
-            refused(door, "tokens/list", text, words)
-
-
-def test_the_gate_stands_before_the_channel():
-    def leaking(step, data):
-        return b"every patient's row"
-
-    channel = InProcessChannel({"a": gate().guard(leaking)})
-    with pytest.raises(GateRefused):
-        channel.round("begin", b"")
+def test_axes_longer_than_approved_are_stopped():
+    approved = codes_of(planted(1).together)
+    door = gate(most_codes=approved)
+    with pytest.raises(GateRefused, match="are approved"):
+        door.resize({mode: size + 1 for mode, size in approved.items()})
+    assert door.record.entries[-1]["kind"] == "refused"
+    assert door.codes == approved
 
 
 def every_message_type():
@@ -194,7 +188,8 @@ def every_message_type():
 
 
 def test_no_message_type_has_a_field_with_a_row_for_each_patient():
-    assert PeoplePerSlot in every_message_type()
+    declare_all()
+    assert NormalEquations in every_message_type()
     for kind in every_message_type():
         for field in fields(kind):
             named = "patient" in field.name
@@ -204,21 +199,10 @@ def test_no_message_type_has_a_field_with_a_row_for_each_patient():
             assert not named or harmless, (kind.__name__, field.name)
 
 
-@pytest.mark.parametrize("method", ["trip", "exact"])
-def test_shapes_follow_from_codes_and_rank_whatever_the_patients(method):
-    settings = replace(QUICK, method=method)
-    for one in Traffic(("m", "d"), {"m": 7, "d": 5}, settings, 3).messages():
-        for field in one.fields:
-            assert set(field.sized({"m": 7, "d": 5})) <= {7, 5, RANK, 2, 6}
-    kinds = {
-        "Totals": solver_messages.Totals.zeros(),
-        "NormalEquations": solver_messages.NormalEquations.zeros(7, RANK),
-        "Proposal": solver_messages.Proposal.zeros(7, RANK),
-        "Review": solver_messages.Review.zeros(),
-        "Measures": solver_messages.Measures.zeros(RANK),
-    }
-    for one in Traffic(("m", "d"), {"m": 7, "d": 7}, settings, 3).messages():
-        if one.message in kinds:
-            like: Contribution = kinds[one.message]
-            shapes = {name: array.shape for name, array in like.arrays().items()}
-            assert {f.name: f.sized({"m": 7, "d": 7}) for f in one.fields} == shapes
+def test_shapes_follow_from_codes_and_rank_whatever_the_patients():
+    declare_all()
+    sizes = Sizes((7, 5), 4, 3)
+    known = {7, 5, 4, 3, 2, 6, 16, 4**2}
+    for one in REGISTRY.values():
+        for shapes in one.allowed(sizes):
+            assert {size for shape in shapes.values() for size in shape} <= known, one.name

@@ -10,14 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tripheno.errors import NothingLeft, SettingsError
-from tripheno.exchange import plain_sums
-from tripheno.exchange.simulated import SecureSums
-from tripheno.privacy.small_cells import (
-    people_at_positions,
-    people_per_code,
-    shown_counts,
-    without_small_cells,
-)
+from tripheno.exchange.communicator import in_clear
+from tripheno.privacy.small_cells import people_at_positions, people_per_code, shown_counts
+from tripheno.study.axes import without_small_cells
+from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.testing.planted import planted
 from tripheno.vocabulary.axis import Axis
@@ -30,10 +26,11 @@ def test_people_are_counted_and_not_rows():
     assert people_per_code(tensor) == {"m": {"a": 2, "b": 1}, "d": {"x": 2, "y": 2}}
 
 
-@pytest.mark.parametrize("make", [plain_sums, SecureSums(0)], ids=["plain", "secure"])
+@pytest.mark.parametrize("kind", ["plain", "blind"])
 @pytest.mark.parametrize("fewest", [1, 11, 60])
-def test_every_code_left_has_enough_people_in_the_network(fewest, make):
-    tensors, removed = without_small_cells(planted(0).hospitals, fewest, make)
+def test_every_code_left_has_enough_people_in_the_network(fewest, kind):
+    own = planted(0).hospitals
+    tensors, removed = without_small_cells(Maker(kind)(tuple(own)), own, fewest)
     together = pooled(list(tensors.values()))
     assert min(people.min() for people in people_at_positions(together)) >= fewest
     before = planted(0).together
@@ -49,16 +46,17 @@ def test_a_code_that_is_rare_everywhere_and_common_together_stays():
     one = CountTensor.from_cells(
         [[p, 0, 0] for p in range(4)], np.ones(4), axes=axes, shape=(4, 2, 2)
     )
-    left, removed = without_small_cells(dict.fromkeys("abc", one), 11, SecureSums(0))
+    left, removed = without_small_cells(Maker("blind")("abc"), dict.fromkeys("abc", one), 11)
     assert removed == {"m": 1, "d": 1}
     assert left["a"].nonzeros == 4
 
 
 def test_nothing_left_is_a_refusal_that_names_the_mode():
+    own = planted(0).hospitals
     with pytest.raises(NothingLeft, match="medication"):
-        without_small_cells(planted(0).hospitals, 5_000, plain_sums)
+        without_small_cells(in_clear(own), own, 5_000)
     with pytest.raises(SettingsError):
-        without_small_cells(planted(0).hospitals, 0, plain_sums)
+        without_small_cells(in_clear(own), own, 0)
 
 
 counts = st.lists(st.integers(0, 40), min_size=1, max_size=6)

@@ -57,7 +57,7 @@ def test_the_written_file_reads_back_with_the_defaults_that_are_documented(feder
     assert protocol.study == "heart and kidney"
     assert protocol.names == ("a", "b", "c")
     assert (protocol.thresholds.min_cell_count, protocol.thresholds.min_site_patients) == (11, 100)
-    assert (protocol.solver.method, protocol.solver.n_components) == ("trip", 10)
+    assert (protocol.solver.method, protocol.solver.n_components) == ("exact", 10)
     assert (protocol.rule.modes, protocol.rule.window) == (("medication", "diagnosis"), "visit")
 
 
@@ -122,12 +122,19 @@ def test_all_faults_are_told_at_once_each_with_its_line(federation):
     ("old", "new", "words"),
     [
         ('name = "b"', 'name = "a"', "two members have this name"),
-        ('method = "trip"', 'method = "central"', "pools patients"),
-        ('mode = "tokens"', 'mode = "polynomial"', "only with study.test"),
+        ('method = "exact"', 'method = "central"', "pools patients"),
+        ('method = "exact"', 'method = "trip"', "accept_division_leak"),
+        ('mode = "tokens"', 'mode = "polynomial"', "`tripheno simulate` only"),
+        ("# halves = 1 ", "ranks = [2, 0] #", "evidence.ranks must be"),
+        ('name = "b"', 'name = "b"\ninstitution = "a"', "three are needed"),
         ('mode = "tokens"', 'mode = "vocabulary"', "alignment.lists.medication is missing"),
         ('["medication", "diagnosis"]', '["medication"]', "two or more different names"),
         ("[study]", "[study", "not TOML"),
-        ('# variant = "corrected"', 'variant = "printed"', "needs consensus_penalty"),
+        (
+            'method = "exact"',
+            'method = "trip"\nvariant = "printed"',
+            "needs consensus_penalty",
+        ),
     ],
 )
 def test_what_makes_no_study_is_refused(federation, old, new, words):
@@ -216,14 +223,14 @@ def test_a_file_that_is_not_there_says_how_to_make_one(tmp_path):
 def test_the_roster_takes_only_the_keys_that_were_agreed_on(federation):
     protocol = read_protocol(federation)
     publics = {name: one.public for name, one in IDENTITIES.items()}
-    assert protocol.roster("run 1", publics).names == ("a", "b", "c")
+    assert protocol.roster(publics, bytes(32)).names == ("a", "b", "c")
     for wrong in (
         {**publics, "b": publics["a"]},
         {name: publics[name] for name in "ab"},
         {**publics, "x": publics["a"]},
     ):
         with pytest.raises(UnknownMember):
-            protocol.roster("run 1", wrong)
+            protocol.roster(wrong, bytes(32))
 
 
 def test_a_key_file_is_its_owners_alone_and_is_never_overwritten(tmp_path):

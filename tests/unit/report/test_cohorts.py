@@ -10,14 +10,14 @@ import pytest
 from scipy.optimize import nnls
 
 from tripheno.errors import OutputExists, RunNotFound, UnknownCodes
-from tripheno.evaluation.simulation import assemble
 from tripheno.records.events import CountingRule, read_events, write_events
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.report.cohorts import read_frozen, score, write_scored
 from tripheno.report.page import render_page
 from tripheno.report.run_folder import read_report
-from tripheno.report.study import Study, run_study
+from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.simulation import Simulation, assemble
 from tripheno.tensor.count_tensor import CountTensor
 
 RULE = CountingRule()
@@ -34,7 +34,7 @@ def home(tmp_path_factory):
         "run": {}, "free": {"constraint": "none"}, "biased": {"bias": True},
     }.items():  # fmt: skip
         solver = SolverSettings(4, "exact", max_iter=300, tol=1e-4, **options)
-        run_study(Study(federation, solver, {}, beside=()), home / name, 0.0)
+        run_simulation(Simulation(federation, solver, {}, beside=()), home / name, 0.0)
     (home / "outsider").mkdir()
     write_events(outsider.events, home / "outsider" / "events.parquet", RULE)
     return home

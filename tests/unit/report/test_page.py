@@ -5,7 +5,6 @@ import re
 import pytest
 
 from tripheno.evaluation.rank import RankChoice, RankEvidence, recommend
-from tripheno.evaluation.simulation import assemble
 from tripheno.report.charts import (
     as_svg,
     convergence_chart,
@@ -14,8 +13,9 @@ from tripheno.report.charts import (
     residual_chart,
 )
 from tripheno.report.run_folder import read_report
-from tripheno.report.study import Study, run_study
+from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.simulation import Simulation, assemble
 from tripheno.testing.planted import planted
 
 
@@ -23,8 +23,8 @@ from tripheno.testing.planted import planted
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page") / "run"
     federation = assemble(planted(0).hospitals)
-    study = Study(federation, SolverSettings(4, "trip", tol=1e-4, restarts=2), {"a": "f" * 64})
-    run_study(study, folder, 0.0)
+    study = Simulation(federation, SolverSettings(4, "trip", tol=1e-4, restarts=2), {"a": "f" * 64})
+    run_simulation(study, folder, 0.0)
     return folder
 
 
@@ -55,7 +55,7 @@ def test_no_count_below_eleven_is_on_the_page(folder):
 def test_a_run_without_others_beside_it_gives_a_shorter_page(tmp_path):
     federation = assemble(planted(0).hospitals)
     settings = SolverSettings(3, "exact", tol=1e-3)
-    run_study(Study(federation, settings, {}, beside=()), tmp_path / "run", 0.0)
+    run_simulation(Simulation(federation, settings, {}, beside=()), tmp_path / "run", 0.0)
     page = (tmp_path / "run" / "report.html").read_text()
     assert 'id="models"' not in page
     assert 'id="pooled"' not in page

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tripheno.evaluation.origin import Origin, origins, own_models
-from tripheno.evaluation.prevalence import prevalence_of, prevalence_of_sums, shown_prevalence
-from tripheno.evaluation.simulation import assemble
+from tripheno.evaluation.origin import Origin, origins
+from tripheno.privacy.prevalence import prevalence_of, prevalence_of_sums, shown_prevalence
 from tripheno.report.models_table import models_table
 from tripheno.report.phenotypes import Evidence, from_plain, phenotypes_of, specificity, to_plain
 from tripheno.solver.diagnosis import carriers
-from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.makers import Maker
+from tripheno.study.simulation import assemble, own_models, run_method
 from tripheno.testing.planted import planted
 
 
@@ -22,7 +22,7 @@ from tripheno.testing.planted import planted
 def solved():
     federation = assemble(planted(0).hospitals)
     settings = SolverSettings(6, "exact", tol=1e-4, restarts=3)
-    return federation, settings, fit(federation.tensors, settings)
+    return federation, settings, run_method(federation, settings, Maker("plain"))
 
 
 class TestSpecificity:
@@ -163,7 +163,7 @@ def test_codes_without_a_name_are_counted_not_guessed(solved):
     first = phenotypes_of(solution)[0].codes["medication"][0].position
     axis = solution.axes[0]
     codes = list(axis.codes)
-    codes[first] = ""
+    codes[first] = None
     hidden = replace(solution, axes=(replace(axis, codes=tuple(codes)), *solution.axes[1:]))
     phenotype = phenotypes_of(hidden)[0]
     assert phenotype.unknown["medication"].codes == 1

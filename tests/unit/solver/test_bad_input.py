@@ -14,9 +14,10 @@ from tripheno.errors import (
     TooManyHospitals,
     TriphenoWarning,
 )
-from tripheno.evaluation.simulation import assemble, share_out
+from tripheno.evaluation.comparison import share_out
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.simulation import assemble
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.testing.planted import planted
 from tripheno.vocabulary.axis import Axis
@@ -62,10 +63,11 @@ def test_a_code_that_one_hospital_alone_has_gets_its_row(method):
         [[0, 0, 0], [1, 1, 0]], [1, 5], axes=[Axis("m", 2, ("b", "c")), Axis("d", 1, ("y",))]
     )
     federation = assemble({"one": one, "two": two})
-    assert [axis.codes for axis in federation.axes] == [("a", "b", "c"), ("x", "y")]
+    first, second = federation.axes
+    assert (sorted(first.codes), sorted(second.codes)) == (["a", "b", "c"], ["x", "y"])
     found = fit(federation.tensors, SolverSettings(2, method))
     assert [factor.shape for factor in found.factors] == [(3, 2), (2, 2)]
-    assert found.factors[0][2].max() > 0
+    assert found.factors[0][first.codes.index("c")].max() > 0
 
 
 @pytest.mark.parametrize(

@@ -1,68 +1,87 @@
-"""The server's half of the consensus: residuals of a step, and how c follows them."""
+"""What all hospitals make of proposals: residuals of a step, weights, when a mode is at rest."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tripheno.solver.messages import Proposal, Totals
+from tripheno.solver.hospital import HospitalState, _set_penalty
+from tripheno.solver.messages import FactorNews, Proposal, Totals
 from tripheno.solver.settings import SolverSettings
-from tripheno.solver.trip import BALANCE_RANGE, TripServer, trip_rules
+from tripheno.solver.trip import Trip, trip_rules
+from tripheno.tensor.count_tensor import CountTensor
 
 RANK = 2
+GRAM = np.array([3.0, 4.0])  # diag ΣG
+
+
+def chosen(own):
+    """All hospitals choose as this one does."""
+    return own
 
 
 def begun(**more):
-    server = TripServer(SolverSettings(RANK, constraint="none", **more))
+    server = Trip(SolverSettings(RANK, "trip", constraint="none", **more))
     factors = (np.eye(3)[:, :RANK], np.eye(4)[:, :RANK])
     return server, server.start(factors, Totals(100.0, 10.0, 5.0))
 
 
 def proposed(wanted, omega):
     """What hospitals send when all want the same factor."""
-    penalty = np.stack([omega, omega**2])
+    penalty = np.stack([omega, omega**2, GRAM])
     return Proposal(wanted * omega, penalty, np.zeros(6))
 
 
 def test_the_dual_residual_is_that_of_the_last_step_in_the_units_of_the_multipliers():
-    server, state = begun(inner_steps=2)
+    server, state = begun(inner_steps=2, most_inner_steps=9)
     omega = np.array([2.0, 5.0])
     first, second = np.eye(3)[:, :RANK] * 3.0, np.eye(3)[:, :RANK] * 4.0
-    state = server.absorb(state, 0, 0, proposed(first, omega))
+    state = server.absorb(state, 0, 0, proposed(first, omega), chosen)
     assert not state.settled
     assert state.dual_residual[0] == pytest.approx(2.0**2 * (2.0**2 + 5.0**2))
     while not state.settled:
         before = state.shared_factors[0]
-        state = server.absorb(state, 0, 1, proposed(second, omega))
+        state = server.absorb(state, 0, 1, proposed(second, omega), chosen)
     # at rest the columns, four long, give their length to patients and multipliers
     assert np.allclose(np.linalg.norm(state.shared_factors[0], axis=0), 1.0)
     step = (second - before) * 4.0 * omega
     assert state.dual_residual[0] == pytest.approx(float((step**2).sum()))
 
 
-@pytest.mark.parametrize("given", [None, 7.0])
-@pytest.mark.parametrize(("primal", "dual", "bound"), [(1.0, 1e-9, 4.0), (0.0, 1.0, 0.25)])
-def test_the_penalty_follows_the_residuals_within_a_range(given, primal, dual, bound):
-    server, state = begun(consensus_penalty=given)
-    first = state.penalty
-    assert first == (server.settings.penalty_scale if given is None else given)
-    state = server.end_iteration(state, primal, dual)
-    assert state.penalty == first * (2.0 if bound > 1 else 0.5)
-    for _ in range(60):
-        state = server.end_iteration(state, primal, dual)
-    assert state.penalty == pytest.approx(bound * first)
-    assert bound in (BALANCE_RANGE, 1 / BALANCE_RANGE)
+def test_one_step_a_mode_unless_told_otherwise():
+    method, state = begun()
+    state = method.absorb(state, 0, 0, proposed(np.eye(3)[:, :RANK], np.ones(RANK)), chosen)
+    assert state.settled
+    assert np.allclose(state.typical[0], GRAM)
 
 
-def test_balanced_residuals_leave_the_penalty_alone_and_so_does_the_time_after():
-    server, state = begun(balance_until=3)
-    for primal, dual in ((1.0, 0.2), (0.2, 1.0), (1.0, 1.0), (1.0, 1e-9)):
-        state = server.end_iteration(state, primal, dual)
-    assert state.penalty == server.settings.penalty_scale
+def test_a_consensus_that_more_than_half_find_at_rest_is_at_rest():
+    method, state = begun(most_inner_steps=9)
+    wanted = proposed(state.shared_factors[0], np.ones(RANK))
+    assert method.absorb(state, 0, 0, wanted, chosen).settled
+    assert not method.absorb(state, 0, 0, wanted, lambda _own: 0).settled
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_component_a_hospital_hardly_has_still_weighs_in_the_consensus(known):
+    gram = np.diag([100.0, 0.0])
+    cells = np.array([[0, 0, 0]])
+    tensor = CountTensor.from_cells(cells, np.array([1]), shape=(1, 3, 4))
+    settings = SolverSettings(RANK, "trip", constraint="none")
+    state = replace(
+        HospitalState(tensor, settings, hospitals=4), gram=gram, penalties=(np.ones(RANK),)
+    )
+    typical = np.array([40.0, 80.0]) if known else np.zeros(RANK)
+    news = FactorNews(-1, np.zeros((0, RANK)), np.ones(RANK), 0, True, 1.0, typical)
+    omega = _set_penalty(state, news, trip_rules(settings)).penalties[0]
+    assert omega[0] == 200.0
+    assert omega[1] == (2.0 * 80.0 / 4 if known else 2.0 * 1e-3 * 100.0)
 
 
 def test_steps_are_lengthened_in_the_corrected_variant_alone():
     assert SolverSettings(RANK).relaxation == 1.6
     given = {"consensus_penalty": 1.0, "split_penalty": 1.0}
     for variant in ("printed", "released"):
-        settings = SolverSettings(RANK, variant=variant, **given).with_variant_rules()
+        settings = SolverSettings(RANK, "trip", variant=variant, **given).with_variant_rules()
         assert settings.relaxation == 1.0
         assert not trip_rules(settings).penalty_follows_data

@@ -8,14 +8,14 @@ import pytest
 import tripheno
 from tripheno.errors import BadGuide, NoSuchFile, SettingsError, TriphenoWarning
 from tripheno.evaluation.recovery import recovery
-from tripheno.evaluation.simulation import assemble
 from tripheno.report.phenotypes import phenotypes_of
 from tripheno.report.run_folder import read_report
-from tripheno.report.study import Study, run_study
+from tripheno.report.simulated import run_simulation
 from tripheno.solver.fit import fit
 from tripheno.solver.guides import Guide, as_guides, guide_columns, read_guides
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.simulation import Simulation, assemble
 from tripheno.testing.planted import planted
 from tripheno.vocabulary.axis import Axis
 
@@ -60,8 +60,8 @@ def test_without_the_guide_it_is_not_found():
 def test_the_name_and_what_became_of_the_seed_stand_in_the_report(tmp_path):
     network, guide, _ = the_planted()
     settings = SolverSettings(3, "exact", tol=1e-2, guides=(guide,))
-    study = Study(assemble(network.hospitals), settings, {}, beside=(), halves=0)
-    run_study(study, tmp_path / "run", 0.0)
+    study = Simulation(assemble(network.hospitals), settings, {}, beside=(), halves=0)
+    run_simulation(study, tmp_path / "run", 0.0)
     page = (tmp_path / "run" / "report.html").read_text()
     assert f"<bdi>{NAME}</bdi></h3>" in page
     assert "Guided from 3 codes" in page
@@ -134,7 +134,7 @@ def test_settings_refuse_guides_that_cannot_be():
     with pytest.raises(SettingsError, match="same name"):
         SolverSettings(2, guides=(two[0], two[0]))
     with pytest.raises(SettingsError, match="knows no guides"):
-        SolverSettings(2, variant="released", guides=two)
+        SolverSettings(2, "trip", variant="released", guides=two)
 
 
 def test_phenotyper_takes_guides_by_name_and_says_which_component_they_became():

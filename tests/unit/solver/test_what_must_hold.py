@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tripheno.errors import Diverged, NotConverged, PaperVariant
+from tripheno.evaluation.comparison import compare, share_out
 from tripheno.evaluation.recovery import recovery
-from tripheno.evaluation.simulation import compare, share_out
 from tripheno.solver.federated import solve_federated
 from tripheno.solver.fit import fit
 from tripheno.solver.loop import first_factors
@@ -69,8 +69,9 @@ def test_exact_equals_central_to_round_off(seed, hospitals, skew, modes, constra
 def test_trip_comes_as_close_to_central_as_the_seed_at_its_worst(
     seed, hospitals, skew, modes, constraint
 ):
+    # one step a mode follows central from a good start; a poor one may lead it to another optimum
     tensors = federation(seed, hospitals, skew, modes)
-    settings = SolverSettings(RANK, "central", constraint=constraint, seed=seed)
+    settings = SolverSettings(RANK, "central", constraint=constraint, seed=seed, restarts=4)
     central = fit(tensors, settings)
     trip = fit(tensors, replace(settings, method="trip"))
     gap, fms = compare(trip, central)

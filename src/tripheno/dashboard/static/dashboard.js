@@ -89,8 +89,6 @@ function showStatus(status) {
   for (const field of ["start", "starts", "iteration", "most"]) show(`live-${field}`, String(status[field]));
   show("live-rounds", status.rounds.toLocaleString("en"));
   show("live-objective", status.objective === null ? "–" : status.objective.toPrecision(6));
-  showTile("live-left", status.seconds_left === null ? "" : spoken(status.seconds_left));
-  show("live-most-left", spoken(status.most_seconds_left || 0));
   showTile("live-slowest", status.slowest);
   status.hospitals.forEach((one, index) => {
     const row = document.getElementById("live-hospitals").rows[index];

@@ -1,0 +1,25 @@
+"""``tripheno withdraw``: take an approval back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tripheno.cli.console import Format, FormatOption, out, print_json
+from tripheno.cli.preview import FederationOption, SiteOption, settings
+
+
+def withdraw(
+    site_file: SiteOption = Path("site.toml"),
+    federation_file: FederationOption = Path("federation.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Take the approval back: the very next message of this hospital is stopped."""
+    from tripheno.privacy.approval import withdraw as take_back
+
+    _, site = settings(site_file, federation_file)
+    path = take_back(site.approval, datetime.now(UTC).isoformat("T", "seconds"))
+    if form is Format.json:
+        print_json({"withdrawal": str(path)})
+        return
+    out().print(f"Withdrawn: nothing more leaves {site.name}. What left before stays outside.")

@@ -1,0 +1,1 @@
+"""What is not a hospital's: the paper's experiments, benchmarks, attacks on ourselves, the demo."""

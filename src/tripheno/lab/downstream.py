@@ -1,0 +1,185 @@
+"""Are phenotype memberships of use? An outcome foretold from them, cross-validated.
+
+Three kinds of features are tried in the same folds, each with a classifier of the hospital's own:
+memberships of the phenotypes found together, memberships of the hospital's own phenotypes, and the
+raw codes. Phenotypes are found from training patients only; a held-out patient is scored on them
+frozen, as a new patient would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+from scipy.stats import rankdata
+
+from tripheno.exchange.communicator import in_clear
+from tripheno.lab.logistic import auc, fit_chosen, stratified_folds
+from tripheno.solver.frozen import FrozenPhenotypes
+from tripheno.solver.settings import SolverSettings
+from tripheno.solver.solution import Solution
+from tripheno.study.evidence import quiet_fit
+from tripheno.tensor.count_tensor import CountTensor
+
+TOGETHER, OWN, RAW = "phenotypes found together", "own phenotypes", "raw codes"
+FEATURES = (TOGETHER, OWN, RAW)
+RESAMPLES = 2_000
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Hospitals on common axes, and for every patient whether the outcome came."""
+
+    tensors: dict[str, CountTensor]
+    outcomes: dict[str, np.ndarray]  # bool, one a patient
+
+
+@dataclass(frozen=True)
+class Usefulness:
+    """How well one kind of features foretells the outcome."""
+
+    features: str
+    columns: int
+    auc: float
+    low: float  # 95 % interval over patients
+    high: float
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """How the check is made."""
+
+    folds: int = 5
+    repeats: int = 5
+    seed: int = 0
+
+
+def usefulness(
+    cohort: Cohort,
+    settings: SolverSettings,
+    plan: CrossValidation,
+    say: Callable[[str], None],
+) -> list[Usefulness]:
+    """Every kind of features, the area under its ROC curve and an interval.
+
+    The area is within hospitals, where scores can be compared, weighted by pairs of patients. A
+    hospital with fewer than two outcomes for every fold helps to find phenotypes and is not judged.
+    """
+    judged = [
+        name
+        for name, outcome in cohort.outcomes.items()
+        if min(outcome.sum(), (~outcome).sum()) >= 2 * plan.folds
+    ]
+    scores = {kind: {n: np.zeros(len(cohort.outcomes[n])) for n in judged} for kind in FEATURES}
+    columns = dict.fromkeys(FEATURES, 0)
+    for repeat in range(plan.repeats):
+        rng = np.random.default_rng([plan.seed, repeat])
+        folds = {n: stratified_folds(o, plan.folds, rng) for n, o in cohort.outcomes.items()}
+        for fold in range(plan.folds):
+            say(f"repeat {repeat + 1} of {plan.repeats}, fold {fold + 1} of {plan.folds}")
+            for name, kind, held, found in _fold(
+                cohort, judged, folds, fold, settings=settings, rng=rng
+            ):
+                scores[kind][name][held] += _standard(found[0])
+                columns[kind] = max(columns[kind], found[1])
+    return [_judged(kind, columns[kind], scores[kind], cohort, plan.seed) for kind in FEATURES]
+
+
+def _standard(scores: np.ndarray) -> np.ndarray:
+    """Scores of one fold on a common footing, so that folds and repeats can be added.
+
+    Equal scores get equal ranks: broken by the order of the file, a tie could tell the outcome.
+    """
+    return np.asarray((rankdata(scores) - 0.5) / len(scores))
+
+
+def _fold(
+    cohort: Cohort,
+    judged: list[str],
+    folds: Mapping[str, np.ndarray],
+    fold: int,
+    *,
+    settings: SolverSettings,
+    rng: np.random.Generator,
+) -> list[tuple[str, str, np.ndarray, tuple[np.ndarray, int]]]:
+    """Scores of the held-out patients by hospital and kind of features, and how many columns."""
+    train = {
+        name: tensor.select_patients(np.flatnonzero(folds[name] != fold))
+        for name, tensor in cohort.tensors.items()
+    }
+    together = _frozen(_fitted(train, replace(settings, method="exact")))
+    found = []
+    for name in judged:
+        held = np.flatnonzero(folds[name] == fold)
+        outcome = cohort.outcomes[name][folds[name] != fold]
+        unseen = cohort.tensors[name].select_patients(held)
+        own = _frozen(_fitted({name: train[name]}, replace(settings, method="central")))
+        pairs = {
+            TOGETHER: _memberships(together, train[name], unseen),
+            OWN: _memberships(own, train[name], unseen),
+            RAW: (code_indicators(train[name]), code_indicators(unseen)),
+        }
+        for kind, (seen, new) in pairs.items():
+            model = fit_chosen(seen, outcome, rng)
+            found.append((name, kind, held, (model.scores(new), int(seen.shape[1]))))
+    return found
+
+
+def _fitted(tensors: Mapping[str, CountTensor], settings: SolverSettings) -> Solution:
+    return quiet_fit(tensors, settings, in_clear(tensors), "")
+
+
+def _frozen(solution: Solution) -> FrozenPhenotypes:
+    return FrozenPhenotypes(
+        solution.axes, solution.factors, solution.settings.constraint != "none", solution.bias
+    )
+
+
+def _memberships(
+    phenotypes: FrozenPhenotypes, train: CountTensor, unseen: CountTensor
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log memberships, centred and scaled by the training patients alone."""
+    seen, new = (np.log1p(phenotypes.memberships(tensor)) for tensor in (train, unseen))
+    centre, width = seen.mean(axis=0), seen.std(axis=0)
+    width = np.where(width > 0, width, 1.0)
+    return (seen - centre) / width, (new - centre) / width
+
+
+def code_indicators(tensor: CountTensor) -> sparse.csr_matrix:
+    """Patients × codes of all modes: whether the patient has the code in a cell."""
+    indices, _ = tensor.coordinates()
+    blocks = []
+    for n, axis in enumerate(tensor.axes):
+        pairs = np.unique(indices[:, [0, n + 1]], axis=0)
+        ones = np.ones(len(pairs))
+        blocks.append(
+            sparse.csr_matrix((ones, (pairs[:, 0], pairs[:, 1])), (tensor.patients, axis.size))
+        )
+    return sparse.hstack(blocks, format="csr")
+
+
+def _judged(
+    kind: str, columns: int, scores: Mapping[str, np.ndarray], cohort: Cohort, seed: int
+) -> Usefulness:
+    """The area within hospitals, and its interval by drawing patients again with replacement."""
+    rng = np.random.default_rng([seed, 1])
+    draws = [_within(scores, cohort, rng) for _ in range(RESAMPLES)]
+    low, high = np.nanquantile(draws, [0.025, 0.975]) if scores else (np.nan, np.nan)
+    return Usefulness(kind, columns, _within(scores, cohort, None), float(low), float(high))
+
+
+def _within(
+    scores: Mapping[str, np.ndarray], cohort: Cohort, rng: np.random.Generator | None
+) -> float:
+    """Mean area over hospitals, weighted by pairs of patients with and without the outcome."""
+    areas, weights = [], []
+    for name, score in scores.items():
+        outcome = cohort.outcomes[name]
+        rows = np.arange(len(score)) if rng is None else rng.integers(len(score), size=len(score))
+        positives = int(outcome[rows].sum())
+        if 0 < positives < len(rows):
+            areas.append(auc(score[rows], outcome[rows]))
+            weights.append(positives * (len(rows) - positives))
+    return float(np.average(areas, weights=weights)) if areas else float("nan")

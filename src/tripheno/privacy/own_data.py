@@ -1,0 +1,41 @@
+"""What a hospital brings to a study: its events, counted as the protocol says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tripheno.errors import SettingsError, SiteTooSmall
+from tripheno.protocol.agreed import Protocol
+from tripheno.protocol.site import Site
+from tripheno.records.events import counting_rule, read_events
+from tripheno.tensor.count_tensor import CountTensor
+
+
+def own_tensor(protocol: Protocol, site: Site) -> CountTensor:
+    """A hospital's tensor as the study counts it: patients and codes that have a cell.
+
+    Refused when the events were made for another rule, or when there are too few patients.
+    """
+    events = read_events(events_file(site))
+    rule = counting_rule(events)
+    if set(rule.modes) != set(protocol.rule.modes) or rule.window != protocol.rule.window:
+        raise SettingsError(
+            f"the events are {', '.join(rule.modes)} by {rule.window}, the study counts "
+            f"{', '.join(protocol.rule.modes)} by {protocol.rule.window}",
+            where=site.events.name,
+            fix="ingest again with the study's modes and window",
+        )
+    tensor = CountTensor.from_events(events, rule=protocol.rule).drop_unused()
+    fewest = site.thresholds(protocol).min_site_patients
+    if tensor.patients < fewest:
+        raise SiteTooSmall(
+            f"fewer than {fewest} patients take part here",
+            where=site.name,
+            fix="lower thresholds.min_site_patients in site.toml if your privacy officer agrees",
+        )
+    return tensor
+
+
+def events_file(site: Site) -> Path:
+    """The event table of a hospital's folder."""
+    return site.events / "events.parquet" if site.events.is_dir() else site.events

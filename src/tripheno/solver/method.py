@@ -1,0 +1,173 @@
+"""What all hospitals make of a total: pure functions that every one of them runs alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tripheno.exchange.messages import Contribution
+from tripheno.solver import hospital
+from tripheno.solver.guides import guide_columns
+from tripheno.solver.hospital import HospitalState
+from tripheno.solver.messages import FactorNews, Totals
+from tripheno.solver.penalties import FactorPenalty
+from tripheno.solver.settings import SolverSettings
+from tripheno.tensor.factors import gram_of_others, unit_columns
+from tripheno.tensor.rows import regular
+from tripheno.vocabulary.axis import Axis
+
+MOST_HALVINGS = 11
+
+Contributed = tuple[HospitalState, Contribution]
+Choose = Callable[[int], int]
+"""``chosen = choose(own)``: what most hospitals choose where floating point decides."""
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """What every hospital knows alike: feature factors and sums, nothing of one hospital."""
+
+    shared_factors: tuple[np.ndarray, ...]
+    totals: Totals
+    penalties: tuple[FactorPenalty, ...]
+    changed: int = -1
+    settled: bool = True  # whether the mode in hand is done in this iteration
+    scale: np.ndarray | None = None
+    penalty: float = 0.0  # c or ω of the iteration
+    iteration: int = 1
+    split_factors: tuple[np.ndarray, ...] = ()  # B⁽ⁿ⁾
+    split_dual: tuple[np.ndarray, ...] = ()  # Y⁽ⁿ⁾
+    last_factors: tuple[np.ndarray, ...] = ()  # as the iteration began
+    dual_residual: tuple[float, ...] = ()  # squared, per mode
+    typical: tuple[np.ndarray, ...] = ()  # diag ΣG_k of each mode in the last iteration
+    singular: bool = False
+
+    def news(self, asked: int, first: bool) -> FactorNews:
+        """The factor that changed last, and what is asked next."""
+        rank = self.shared_factors[0].shape[1]
+        typical = self.typical[asked] if self.typical else np.zeros(rank)
+        if self.changed < 0:
+            return FactorNews(
+                -1, np.zeros((0, rank)), np.ones(rank), asked, True, self.penalty, typical
+            )
+        scale = np.ones(rank) if self.scale is None else self.scale
+        factor = self.shared_factors[self.changed]
+        return FactorNews(self.changed, factor, scale, asked, first, self.penalty, typical)
+
+    def with_factor(self, n: int, factor: np.ndarray, *, normalise: bool = True) -> SharedState:
+        """The state after feature mode n changed, its columns brought to unit length."""
+        scale = np.ones(factor.shape[1])
+        if normalise:
+            factor, scale = unit_columns(factor)
+        factors = (*self.shared_factors[:n], factor, *self.shared_factors[n + 1 :])
+        return replace(self, shared_factors=factors, changed=n, scale=scale)
+
+
+class Method(ABC):
+    """A federated method, as the one loop drives it."""
+
+    needs_residuals = False
+    fixed_length = False  # always runs to max_iter
+
+    def __init__(self, settings: SolverSettings, axes: Sequence[Axis] = ()) -> None:
+        self.settings = settings
+        self.guides = guide_columns(axes, settings.guides, settings.rank) if settings.guides else ()
+
+    def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> SharedState:
+        """The state before the first iteration, penalties on the scale of the data."""
+        scale = totals.squared_norm / self.settings.n_components
+        distinct = self.settings.distinctness + self.settings.relative_distinctness * scale
+        sparse = self.settings.sparsity * scale if self.settings.constraint == "sparse" else 0.0
+        penalties = tuple(
+            FactorPenalty(
+                self.settings.constraint,
+                sparse,
+                distinct if self.distinct_mode(n) else 0.0,
+                self.settings.bias,
+                self.settings.guide_pull * scale,
+                self.guides[n] if self.guides else None,
+            )
+            for n in range(len(factors))
+        )
+        return SharedState(factors, totals, penalties)
+
+    def distinct_mode(self, _n: int) -> bool:
+        """Whether the distinctness term acts on feature mode n."""
+        return True
+
+    @abstractmethod
+    def contribute(self, state: HospitalState, news: FactorNews) -> Contributed:
+        """What a hospital adds to the next sum."""
+
+    @abstractmethod
+    def absorb(
+        self, state: SharedState, n: int, inner: int, total: Any, choose: Choose
+    ) -> SharedState:
+        """The sum becomes the new factor of feature mode n; what is chosen on the way is a vote."""
+
+    def end_iteration(self, state: SharedState) -> SharedState:
+        """What changes between iterations."""
+        return replace(state, iteration=state.iteration + 1)
+
+
+class Exact(Method):
+    """Solve A(ΣG_k) = ΣM_k: the federated update *is* the central one."""
+
+    def contribute(self, state: HospitalState, news: FactorNews) -> Contributed:
+        """M_k and the patients' Gram matrix."""
+        return hospital.normal_equations(state, news)
+
+    def absorb(
+        self, state: SharedState, n: int, inner: int, total: Any, choose: Choose
+    ) -> SharedState:
+        """argmin_A ‖AΠᵀ − O₍ₙ₎‖² + penalties, never raising Ψ."""
+        del inner
+        gram = total.patient_gram * gram_of_others(state.shared_factors, n)
+        gram, singular = regular(gram)
+        penalty, current = state.penalties[n], state.shared_factors[n]
+        quadratic, linear = 2.0 * gram, 2.0 * total.mttkrp
+        target = linear + penalty.given_back(current)
+        factor = penalty.minimise_distinct(quadratic, target, current)
+        if penalised(penalty):
+            factor = _descend(current, factor, quadratic, linear, penalty=penalty, choose=choose)
+        state = replace(state, singular=state.singular or singular)
+        return state.with_factor(n, factor)
+
+
+def _descend(
+    current: np.ndarray,
+    candidate: np.ndarray,
+    quadratic: np.ndarray,
+    linear: np.ndarray,
+    *,
+    penalty: FactorPenalty,
+    choose: Choose,
+) -> np.ndarray:
+    """The farthest point on the way to the candidate that does not raise Ψ.
+
+    The penalties are solved for a scale and a partner (B) that the step itself changes, so a full
+    step can overshoot.
+    """
+
+    def objective(factor: np.ndarray) -> float:
+        fit = 0.5 * float((quadratic * (factor.T @ factor)).sum()) - float((linear * factor).sum())
+        return fit + penalty.value(factor)
+
+    before, halvings = objective(current), 0
+    while halvings < MOST_HALVINGS:
+        if objective(current + 2.0**-halvings * (candidate - current)) <= before:
+            break
+        halvings += 1
+    halvings = choose(halvings)
+    if halvings >= MOST_HALVINGS:
+        return current
+    return np.asarray(current + 2.0**-halvings * (candidate - current))
+
+
+def penalised(penalty: FactorPenalty) -> bool:
+    """Whether a full step can raise Ψ, so that its length is chosen."""
+    return bool(penalty.sparsity or penalty.distinctness or penalty.guide is not None)

@@ -1,0 +1,1 @@
+"""The study as one program that every hospital runs; the coordinator only adds."""

@@ -1,0 +1,107 @@
+"""Which messages a study has, and the doors of simulated hospitals.
+
+A simulation has no officer who approved a manifest; what may leave follows from its own settings,
+through the same gate as a real hospital's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+
+from tripheno.exchange.communicator import Door, OpenDoor
+from tripheno.exchange.registry import Plan
+from tripheno.exchange.roster import FEWEST
+from tripheno.privacy.gate import Gate, Record
+from tripheno.protocol.agreed import Protocol
+from tripheno.solver.settings import SolverSettings
+from tripheno.study.axes import MOST_COUNTS
+from tripheno.study.makers import Doors
+
+NO_LIMIT = 2**62
+COUNTS = 2 * MOST_COUNTS  # codes that nobody has, then those that too few have
+DECLARE = ("tripheno.study.program", "tripheno.privacy.audit", "tripheno.privacy.faults")
+
+
+def declare_all() -> None:
+    """Import what sends messages: a program declares what it sends, or cannot be imported."""
+    for module in DECLARE:
+        importlib.import_module(module)
+
+
+def plan_of(
+    solver: SolverSettings,
+    modes: Iterable[str],
+    members: int,
+    *,
+    alignment: str | None = None,
+    counts: int = 0,
+    fits: int = 0,
+    ranks: tuple[int, ...] = (),
+    evidence: int = 0,
+    halves: int = 0,
+    labels: bool = False,
+    machines: bool = False,
+    blind: bool = True,
+) -> Plan:
+    """Which messages a study with these settings has, and how often at most."""
+    solver = solver.with_variant_rules()
+    penalised = bool(
+        solver.distinctness or solver.relative_distinctness or solver.guides
+        or solver.constraint == "sparse" or solver.most_inner_steps > 1 or solver.restarts > 1
+    )  # fmt: skip
+    names = tuple(modes)
+    return Plan(
+        names, members, solver.method, ranks or (solver.n_components,), solver.bias,
+        fits or solver.restarts, solver.max_iter + 1,
+        max(solver.inner_steps, solver.most_inner_steps) if solver.method == "trip" else 1,
+        len(names) * max(solver.most_inner_steps, 1) + 1 if penalised else 0,
+        alignment, counts, labels, blind, machines, evidence,
+        halves, bool(solver.guides),
+    )  # fmt: skip
+
+
+def plan_of_protocol(protocol: Protocol, *, labels: bool) -> Plan:
+    """Which messages a study of separate machines has.
+
+    Besides the starts there are two fits for each splitting in halves, from as many starts, and for
+    each other rank three fits and three questions.
+    """
+    declare_all()
+    solver, asked = protocol.solver, protocol.evidence
+    other, halves = len(asked.ranks), 2 * asked.halves * int(solver.method != "local")
+    return plan_of(
+        solver, protocol.rule.modes, max(len(protocol.members), FEWEST),
+        alignment=protocol.alignment, counts=COUNTS,
+        fits=solver.restarts * (1 + halves) + 3 * other,
+        ranks=tuple(dict.fromkeys((solver.n_components, *asked.ranks))),
+        evidence=3 * other, halves=halves, labels=labels, machines=True,
+    )  # fmt: skip
+
+
+def most_codes(protocol: Protocol) -> dict[str, int]:
+    """How long an axis may be: as the public list, else as the budget says."""
+    most = dict.fromkeys(protocol.rule.modes, protocol.budgets.max_codes)
+    return {**most, **{one.mode: len(one.codes) for one in protocol.lists}}
+
+
+def simulated_doors(
+    hospitals: Iterable[str],
+    codes: Mapping[str, int],
+    settings: SolverSettings,
+    record: Record | None,
+    *,
+    alignment: str | None = None,
+    blind: bool = True,
+) -> Doors:
+    """One gate for each hospital, which all write to one record; none without a record."""
+    names = tuple(hospitals)
+    counts = COUNTS if alignment is not None else 0
+    plan = plan_of(settings, codes, len(names), alignment=alignment, counts=counts, blind=blind)
+
+    def door(name: str) -> Door:
+        if record is None or alignment == "polynomial":
+            return OpenDoor()
+        return Gate(name, plan, codes, record, most_rounds=NO_LIMIT, most_bytes=NO_LIMIT)
+
+    return door

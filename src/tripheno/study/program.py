@@ -1,0 +1,210 @@
+"""The whole study, as every hospital runs it.
+
+One process runs it for the hospitals that live there: all of them in a rehearsal, one over the
+engine. The order is the program's; what comes from outside is the total of the step it waits for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tripheno.errors import UnknownMember
+from tripheno.evaluation.rank import RankChoice
+from tripheno.evaluation.stability import matched
+from tripheno.exchange.blind import BlindSession
+from tripheno.exchange.communicator import Communicator
+from tripheno.exchange.keys import Entropy, Identity, from_seed, from_system
+from tripheno.exchange.registry import Declaration, register
+from tripheno.exchange.words import noise_from
+from tripheno.privacy.labels import Named, share_labels, shown_positions
+from tripheno.protocol.agreed import Protocol
+from tripheno.solver.diagnosis import count_carriers
+from tripheno.solver.fit import fit
+from tripheno.solver.loop import Watch
+from tripheno.solver.solution import Solution
+from tripheno.study.alignment import align
+from tripheno.study.axes import Tensors, check_cells, with_common_labels
+from tripheno.study.evidence import (
+    Lots,
+    choose_rank,
+    half_models,
+    secret_lots,
+    seeded_lots,
+)
+from tripheno.study.guides import resolved
+from tripheno.study.keys import Greeting, agree_on_end, agree_on_keys
+from tripheno.study.result import RESULT, Findings, released
+from tripheno.study.store import RunStore
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.vocabulary.axis import Axis
+
+KEY_BYTES = 32
+IDENTITY = register(
+    Declaration(
+        "identity", "gather", "none: this hospital's public key", (),
+        lambda plan: int(plan.machines), lambda _plan, _codes: KEY_BYTES,
+    )
+)  # fmt: skip
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """What one hospital brings to a study besides its patients."""
+
+    identity: Identity
+    secret: bytes  # its exponent in the study's tokens follows from it
+    greeting: Greeting = field(default_factory=Greeting)
+    labels: bool = False  # its officer approved the names of codes
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """Which run of the study, and who watches it."""
+
+    run: str
+    epoch: int
+    coordinator: bytes = bytes(KEY_BYTES)  # its public key
+    watch: Watch | None = None
+    say: Say = field(default=lambda _text: None)
+    met: Callable[[], None] = field(default=lambda: None)  # keys are agreed on
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as one process takes part in it: for the hospitals that live there."""
+
+    protocol: Protocol
+    tensors: Mapping[str, CountTensor]  # of the hospitals here, on their own axes
+    hospitals: Mapping[str, Hospital]
+    federation: Communicator
+    occasion: Occasion
+    store: RunStore
+
+    @property
+    def lots(self) -> Lots:
+        """What hospitals draw at home: nobody else can, but in a rehearsal."""
+        return seeded_lots(self.protocol.solver.seed) if self.protocol.test else secret_lots
+
+    def entropy(self, name: str) -> Entropy:
+        """Where a hospital's keys come from: the system, or the seed of a rehearsal."""
+        return from_seed(self.protocol.solver.seed, name) if self.protocol.test else from_system
+
+
+def conduct(study: Study) -> Findings:
+    """Greeting, keys, axes, small cells, starts, fit, evidence, prevalence, names, release."""
+    protocol, federation, occasion = study.protocol, study.federation, study.occasion
+    check_cells(study.tensors)
+    digest = _meet(study)
+    occasion.met()
+    occasion.say("all hospitals are there")
+    tensors, removed, seconds = _axes(study, digest)
+    sizes = {axis.mode: axis.size for axis in next(iter(tensors.values())).axes}
+    federation.resize(sizes)
+    occasion.say("axes agreed on: " + ", ".join(f"{n:,} {mode}" for mode, n in sizes.items()))
+    axes = {name: tensor.axes for name, tensor in tensors.items()}
+    settings = resolved(federation, axes, protocol.solver.with_variant_rules())
+    solution = fit(tensors, settings, federation, watch=occasion.watch, store=study.store)
+    halves = _halves(study, tensors, solution)
+    ranks = _ranks(study, tensors)
+    counted = count_carriers(
+        federation, solution.patient_factors, solution.factors, settings.n_components
+    )
+    solution = replace(solution, carriers=tuple(int(count) for count in counted))
+    agree_on_end(federation)
+    shown = shown_positions(solution.axes, solution.factors, settings.n_components)
+    approved = {name: hospital.labels for name, hospital in study.hospitals.items()}
+    named = share_labels(federation, axes, shown, approved)
+    found = Findings(solution, removed, seconds, named, halves, ranks)
+    fewest = protocol.thresholds.min_cell_count
+    federation.release("result", RESULT, lambda _name: released(found, fewest))
+    return replace(found, solution=replace(solution, axes=with_names(solution.axes, named)))
+
+
+def _meet(study: Study) -> bytes:
+    """Who is here, keys of this epoch, and where to go on from; gives the study's digest."""
+    hospitals, federation, occasion = study.hospitals, study.federation, study.occasion
+    publics = federation.gather("identity", IDENTITY, lambda n: hospitals[n].identity.public)
+    roster = study.protocol.roster(publics, occasion.coordinator)
+    if roster.names != federation.hospitals:
+        raise UnknownMember("the hospitals are not the study's", where="roster")
+    for name, desk in federation.desks.items():
+        entropy = study.entropy(name)
+        desk.session = BlindSession(
+            name, hospitals[name].identity, roster, occasion.run, occasion.epoch, entropy
+        )
+        desk.noise = noise_from(entropy, "noise")
+    greetings = {name: hospital.greeting for name, hospital in hospitals.items()}
+    resume = agree_on_keys(federation, greetings)
+    study.store.begin(federation, None if resume is None else resume[0])
+    if resume is not None:
+        occasion.say(f"going on from sum {resume[0]}, which every hospital kept")
+    return roster.study
+
+
+def _axes(study: Study, digest: bytes) -> tuple[Tensors, dict[str, int], float]:
+    """The tensors on axes that all share: agreed on now, or as they were kept."""
+    protocol, hospitals = study.protocol, study.hospitals
+    kept = study.store.axes()
+    if kept is not None:
+        axes, note = kept
+        taken = {name: tensor.on_axes(axes) for name, tensor in study.tensors.items()}
+        return with_common_labels(taken), note["removed"], note["seconds"]
+    started = time.perf_counter()
+    aligned, removed = align(
+        study.federation, dict(study.tensors), protocol.alignment,
+        fewest=protocol.thresholds.min_cell_count,
+        lists={listed.mode: listed.codes for listed in protocol.lists}, study=digest,
+        secrets=lambda name: hospitals[name].secret, entropy=study.entropy(next(iter(hospitals))),
+    )  # fmt: skip
+    seconds = time.perf_counter() - started
+    axes = next(iter(aligned.values())).axes
+    study.store.save_axes(axes, {"removed": removed, "seconds": seconds})
+    return aligned, removed, seconds
+
+
+def _halves(study: Study, tensors: Tensors, solution: Solution) -> tuple[float, ...] | None:
+    """How well every phenotype comes back from halves of the patients."""
+    protocol = study.protocol
+    if protocol.evidence.halves == 0 or solution.settings.method == "local":
+        return None
+    again = replace(solution.settings, restarts=protocol.solver.restarts)
+    models = half_models(
+        tensors, again, study.federation,
+        lots=study.lots, repeats=protocol.evidence.halves, store=study.store,
+    )  # fmt: skip
+    return tuple(float(one) for one in matched(solution, models))
+
+
+def _ranks(study: Study, tensors: Tensors) -> RankChoice | None:
+    """The evidence for other numbers of phenotypes."""
+    protocol = study.protocol
+    if not protocol.evidence.ranks:
+        return None
+    settings = replace(protocol.solver, guides=(), restarts=1)
+    return choose_rank(
+        tensors, protocol.evidence.ranks, settings, study.federation,
+        lots=study.lots, store=study.store,
+    )  # fmt: skip
+
+
+def with_names(axes: tuple[Axis, ...], named: Named) -> tuple[Axis, ...]:
+    """Axes with the names that hospitals released; what was known here keeps its name."""
+    found = []
+    for axis in axes:
+        given = named.get(axis.mode, {})
+        if not given:
+            found.append(axis)
+            continue
+        codes = list(axis.codes or [None] * axis.size)
+        labels = dict(axis.labels)
+        for position, (code, label) in given.items():
+            if codes[position] is None:
+                codes[position] = code
+                if label:
+                    labels[code] = label
+        found.append(Axis(axis.mode, axis.size, tuple(codes), labels, axis.tokens))
+    return tuple(found)

@@ -1,0 +1,150 @@
+"""What a study releases: network-wide sums and the phenotypes, nothing of one hospital.
+
+Every hospital sends it to the coordinator once, who compares: the same program gave the same
+result, or somebody's machine is not to be trusted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tripheno.errors import BadMessage, DriftedApart
+from tripheno.evaluation.rank import RankChoice, RankEvidence, Recommendation
+from tripheno.exchange.messages import pack, unpack
+from tripheno.exchange.registry import Declaration, Plan, register
+from tripheno.privacy.labels import Named
+from tripheno.solver.settings import SolverSettings
+from tripheno.solver.solution import Costs, Iteration, Rmse, Solution
+from tripheno.vocabulary.axis import Axis
+
+APART = 1e-9
+WORDS_BYTES = 1 << 20  # history, notes, names
+
+
+def _result_bytes(plan: Plan, codes: Mapping[str, int]) -> int:
+    numbers = sum(codes.values()) * (max(plan.ranks) + 1)
+    return 8 * numbers + WORDS_BYTES + 400 * sum(codes.values()) * int(plan.labels)
+
+
+RESULT = register(
+    Declaration(
+        "result", "release",
+        "the final phenotypes, how they were found, how many patients have each; IN CLEAR", (),
+        lambda plan: int(plan.machines), _result_bytes,
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a study found, as the process that ran it holds it."""
+
+    solution: Solution
+    codes_removed: dict[str, int]
+    alignment_seconds: float
+    named: Named = field(default_factory=dict)
+    halves_match: tuple[float, ...] | None = None
+    ranks: RankChoice | None = None
+
+
+def released(found: Findings, fewest: int) -> bytes:
+    """The findings as they leave: counts of fewer than ``fewest`` people are not told."""
+    solution = found.solution
+    bias = solution.bias or ()
+    words = {
+        "axes": [[axis.mode, axis.size] for axis in solution.axes],
+        "objective": solution.objective,
+        "rmse": solution.rmse._asdict(),
+        "history": [line._asdict() for line in solution.history],
+        "converged": solution.converged,
+        "stopped_because": solution.stopped_because,
+        "notes": list(solution.notes),
+        "patients": solution.patients,
+        "nonzeros": solution.nonzeros,
+        "squared_norm": solution.squared_norm,
+        "costs": solution.costs._asdict(),
+        "carriers": [count if count >= fewest else None for count in solution.carriers or ()],
+        "guided": list(solution.guided),
+        "restart_match": list(solution.restart_match),
+        "component_match": list(solution.component_match),
+        "codes_removed": found.codes_removed,
+        "alignment_seconds": found.alignment_seconds,
+        "halves_match": found.halves_match,
+        "ranks": None if found.ranks is None else asdict(found.ranks),
+        "names": {
+            mode: {str(place): list(name) for place, name in places.items()}
+            for mode, places in found.named.items()
+        },
+    }
+    arrays = {f"factor.{n}": np.ascontiguousarray(f) for n, f in enumerate(solution.factors)}
+    arrays |= {f"bias.{n}": np.ascontiguousarray(f) for n, f in enumerate(bias)}
+    arrays["weights"] = solution.weights
+    arrays["words"] = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
+    return pack(arrays)
+
+
+def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
+    """The findings that a hospital released, checked."""
+    arrays = unpack(data, where=where)
+    try:
+        told = json.loads(arrays["words"].tobytes())
+        modes = range(len(told["axes"]))
+        solution = Solution(
+            settings=settings,
+            axes=tuple(Axis(str(mode), int(size)) for mode, size in told["axes"]),
+            factors=tuple(arrays[f"factor.{n}"] for n in modes),
+            weights=arrays["weights"],
+            bias=tuple(arrays[f"bias.{n}"] for n in modes) if settings.bias else None,
+            objective=float(told["objective"]),
+            rmse=Rmse(**told["rmse"]),
+            history=tuple(Iteration(**line) for line in told["history"]),
+            converged=bool(told["converged"]),
+            stopped_because=str(told["stopped_because"]),
+            costs=Costs(**told["costs"]),
+            patients=int(told["patients"]),
+            nonzeros=int(told["nonzeros"]),
+            squared_norm=float(told["squared_norm"]),
+            carriers=tuple(told["carriers"]),
+            guided=tuple(told["guided"]),
+            notes=tuple(map(str, told["notes"])),
+            restart_match=tuple(told["restart_match"]),
+            component_match=tuple(told["component_match"]),
+        )
+        named = {
+            str(mode): {int(place): (str(c), str(label)) for place, (c, label) in places.items()}
+            for mode, places in told["names"].items()
+        }
+        halves = None if told["halves_match"] is None else tuple(told["halves_match"])
+        ranks = None if told["ranks"] is None else _choice(told["ranks"])
+        removed = {str(mode): int(n) for mode, n in told["codes_removed"].items()}
+        seconds = float(told["alignment_seconds"])
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        raise BadMessage("a result that cannot be read", where=where) from None
+    return Findings(solution, removed, seconds, named, halves, ranks)
+
+
+def _choice(told: dict[str, Any]) -> RankChoice:
+    evidence = tuple(
+        RankEvidence(**{**one, "held_out_folds": tuple(one["held_out_folds"])})
+        for one in told["evidence"]
+    )
+    given = told["recommendation"]
+    return RankChoice(
+        evidence, Recommendation(given["rank"], given["sure"], tuple(given["reasons"]))
+    )
+
+
+def compared(results: Mapping[str, Findings]) -> Findings:
+    """One of the results, if they are one: to a billionth in every factor."""
+    (first, found), *others = sorted(results.items())
+    for name, other in others:
+        pairs = zip(found.solution.factors, other.solution.factors, strict=True)
+        if not all(a.shape == b.shape and np.allclose(a, b, rtol=APART, atol=APART)
+                   for a, b in pairs):  # fmt: skip
+            raise DriftedApart(f"{first} and {name} released different phenotypes", where="result")
+    return found

@@ -1,0 +1,240 @@
+"""A whole federation in one process: the research and what-if tool."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from tripheno.errors import TriphenoWarning
+from tripheno.exchange.communicator import Communicator, Listener
+from tripheno.exchange.keys import Identity, from_seed
+from tripheno.privacy.audit import AuditLog, Minutes
+from tripheno.privacy.gate import Record
+from tripheno.progress import ProgressLog, both
+from tripheno.solver.diagnosis import count_carriers
+from tripheno.solver.fit import fit
+from tripheno.solver.settings import Method, SolverSettings
+from tripheno.solver.solution import Iteration, Solution
+from tripheno.study.alignment import align
+from tripheno.study.axes import Tensors, check_cells
+from tripheno.study.doors import simulated_doors
+from tripheno.study.evidence import FEWEST_TO_SPLIT, half_models, seeded_lots
+from tripheno.study.makers import Maker, SumsKind
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.vocabulary.alignment import AlignKind
+from tripheno.vocabulary.axis import Axis
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Hospitals on common axes, and how long agreeing on them took."""
+
+    tensors: Tensors
+    axes: tuple[Axis, ...]
+    alignment_seconds: float = 0.0
+    align: AlignKind = "tokens"
+    codes_removed: dict[str, int] = field(default_factory=dict)  # by mode, for small cells
+    minutes: Minutes = field(default_factory=Minutes)  # what left while axes were agreed on
+
+    @property
+    def nonzeros(self) -> int:
+        """Cells of all hospitals together."""
+        return sum(tensor.nonzeros for tensor in self.tensors.values())
+
+
+def assemble(
+    tensors: Mapping[str, CountTensor],
+    kind: AlignKind = "tokens",
+    *,
+    seed: int = 0,
+    insecure: bool = False,
+    min_cell: int | None = None,
+) -> Federation:
+    """Bring every hospital's tensor onto the axes they share, without showing code lists.
+
+    A simulation's `vocabulary` has for its public list every code that any hospital has.
+    `polynomial` is the seed's insecure protocol, and must be accepted as such. With ``min_cell``,
+    codes that fewer people in the network have go.
+    """
+    check_cells(tensors)
+    started, minutes = time.perf_counter(), Minutes()
+    own = {axis.mode: axis.size for axis in next(iter(tensors.values())).axes}
+    maker = Maker(seed=seed)
+    blind = maker.of(tuple(tensors)) == "blind"
+    doors = simulated_doors(tensors, own, SolverSettings(), minutes, alignment=kind, blind=blind)
+    federation = maker(tuple(tensors), doors)
+    aligned, removed = align(
+        federation, dict(tensors), kind, fewest=min_cell or 1, seed=seed, insecure=insecure
+    )
+    axes = next(iter(aligned.values())).axes
+    seconds = time.perf_counter() - started
+    return Federation(aligned, axes, seconds, kind, removed, minutes)
+
+
+Announce = Callable[[Method, Iteration], None]
+
+
+def run_method(
+    federation: Federation,
+    settings: SolverSettings,
+    maker: Maker,
+    *,
+    announce: Announce | None = None,
+    listen: Listener | None = None,
+    record: Record | None = None,
+) -> Solution:
+    """One method on a federation, behind doors that write to the record; carriers counted."""
+    tensors, method = federation.tensors, settings.method
+    communicator: Communicator | None = None
+    if method != "central":
+        sizes = {axis.mode: axis.size for axis in federation.axes}
+        blind = maker.of(tuple(tensors)) == "blind"
+        doors = simulated_doors(tensors, sizes, settings, record, blind=blind)
+        communicator = maker(tuple(tensors), doors, listen)
+
+    def watch(line: Iteration) -> None:
+        if announce is not None:
+            announce(method, line)
+
+    solution = fit(tensors, settings, communicator, watch=watch)
+    if communicator is None:
+        return solution
+    counted = count_carriers(
+        communicator, solution.patient_factors, solution.factors, settings.n_components
+    )
+    return replace(solution, carriers=tuple(int(count) for count in counted))
+
+
+def run_methods(
+    federation: Federation,
+    settings: SolverSettings,
+    methods: Iterable[Method],
+    *,
+    maker: Maker | None = None,
+    announce: Announce | None = None,
+    listeners: Mapping[Method, Listener] | None = None,
+    records: Mapping[Method, Record] | None = None,
+) -> dict[Method, Solution]:
+    """Every method from the same start on the same federation."""
+    maker = maker or Maker("plain", settings.seed)
+    return {
+        method: run_method(
+            federation, replace(settings, method=method), maker, announce=announce,
+            listen=(listeners or {}).get(method), record=(records or {}).get(method),
+        )
+        for method in methods
+    }  # fmt: skip
+
+
+def own_models(federation: Federation, settings: SolverSettings) -> dict[str, Solution]:
+    """What each hospital finds from its own patients, on the common axes.
+
+    Guides are left out: a seed that every hospital starts from would be found everywhere. In a
+    simulation all of them are at hand. A real federation learns them only where every
+    hospital has agreed to release its own phenotypes, as the `local` baseline does.
+    """
+    alone = replace(settings, method="central", track_rmse=False, guides=())
+    with warnings.catch_warnings():
+        # a hospital too small for the rank is the very thing to be seen
+        warnings.simplefilter("ignore", TriphenoWarning)
+        return {name: fit({name: tensor}, alone) for name, tensor in federation.tensors.items()}
+
+
+EVERY_METHOD: tuple[Method, ...] = ("central", "exact", "trip", "local")
+STAGES: dict[Method, str] = {
+    "central": "all patients in one place (central)",
+    "exact": "the hospitals together (exact)",
+    "trip": "the hospitals together (trip)",
+    "local": "every hospital alone, then averaged (local)",
+}
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What is to be run on a federation, and beside what."""
+
+    federation: Federation
+    settings: SolverSettings
+    inputs: Mapping[str, str]
+    every: bool = False  # one sub-folder per method
+    beside: tuple[Method, ...] = ("central", "local")  # run too, to compare with
+    own: SolverSettings | None = None  # for each hospital's own model; None: the same settings
+    names: Mapping[str, dict[int, str]] = field(default_factory=dict)  # method → component → name
+    sums: SumsKind | None = None  # blind from three hospitals on, if not said
+    halves: int = 1  # how often patients are split in two to see whether phenotypes come back
+
+    @property
+    def sums_kind(self) -> SumsKind:
+        """How contributions are added."""
+        return Maker(self.sums, self.settings.seed).of(tuple(self.federation.tensors))
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Everything that was run."""
+
+    solutions: dict[Method, Solution]
+    audits: dict[Method, AuditLog]
+    own: dict[str, Solution]
+    halves: list[Solution]
+
+
+def simulate(study: Simulation, log: ProgressLog, announce: Announce | None = None) -> Simulated:
+    """Every method asked for, its messages audited and its progress written down; and evidence."""
+    settings, federation = study.settings, study.federation
+    wanted = {settings.method, *study.beside}
+    methods = [m for m in EVERY_METHOD if study.every or m in wanted]
+    audits: dict[Method, AuditLog] = {
+        method: _audit_log(study, method) for method in methods if method != "central"
+    }
+
+    def heard(method: Method) -> Listener:
+        def stage(*_message: object) -> None:
+            if log.status.stage != STAGES[method]:
+                log.stage(STAGES[method], settings.restarts)
+
+        return both(stage, log.listen)
+
+    def line_of(method: Method, line: Iteration) -> None:
+        log.iteration(line._asdict(), shown=method == settings.method)
+        if announce is not None:
+            announce(method, line)
+
+    maker = Maker(study.sums, settings.seed)
+    solutions = run_methods(
+        federation, settings, methods, maker=maker, announce=line_of,
+        listeners={method: heard(method) for method in methods}, records=audits,
+    )  # fmt: skip
+    own: dict[str, Solution] = {}
+    if len(federation.tensors) > 1 and "local" in solutions:
+        log.stage("every hospital's own model")
+        own = own_models(federation, study.own or settings)
+    return Simulated(solutions, audits, own, _half_models(study, solutions, maker, log))
+
+
+def _half_models(
+    study: Simulation, solutions: Mapping[Method, Solution], maker: Maker, log: ProgressLog
+) -> list[Solution]:
+    """Models of halves of the patients; none where a hospital has too few to split."""
+    tensors = study.federation.tensors
+    if study.halves == 0 or min(tensor.patients for tensor in tensors.values()) < FEWEST_TO_SPLIT:
+        return []
+    log.stage("halves of every hospital's patients (exact)")
+    settings = solutions[study.settings.method].settings
+    again = replace(settings, restarts=study.settings.restarts)
+    lots = seeded_lots(study.settings.seed)
+    federation = maker(tuple(tensors))
+    return half_models(tensors, again, federation, lots=lots, repeats=study.halves)
+
+
+def _audit_log(study: Simulation, method: Method) -> AuditLog:
+    """The log of a method's messages; a simulation's keys come from its seed."""
+    entropy = from_seed(study.settings.seed, f"audit/{method}")
+    keeper, coordinator = (Identity.from_bytes(entropy(who)) for who in ("keeper", "coordinator"))
+    run = f"simulate {method}, seed {study.settings.seed}"
+    log = AuditLog(run, keeper, coordinator, lambda: datetime.now(UTC).isoformat("T", "seconds"))
+    log.take(study.federation.minutes)
+    return log

@@ -1,0 +1,226 @@
+"""A real hospital's door: the approval, the budget and the log are looked at at every message."""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import replace
+from datetime import date, timedelta
+
+import numpy as np
+import pytest
+
+from tripheno.errors import (
+    BadMessage,
+    BrokenChain,
+    GateRefused,
+    NotApproved,
+    RunFailed,
+    Withdrawn,
+)
+from tripheno.exchange.keys import Identity
+from tripheno.federation.audit_file import AuditFile, countersigned
+from tripheno.federation.doorkeeper import SPENT, ApprovedDoor, run_folder
+from tripheno.files import write_text
+from tripheno.privacy.approval import APPROVAL, approve, withdraw
+from tripheno.privacy.audit import AUDIT_HEAD, read_head, verify
+from tripheno.privacy.faults import FAULT, fault_bytes, fault_of
+from tripheno.privacy.manifest import MANIFEST
+from tripheno.protocol.agreed import Budgets, Member, Protocol, protocol_hash
+from tripheno.protocol.site import Site
+from tripheno.records.events import CountingRule, events_from_columns, write_events
+from tripheno.solver.settings import SolverSettings
+from tripheno.study.keys import ANNOUNCE
+from tripheno.study.preview import preview
+
+KEEPER, COORDINATOR, OFFICER, STRANGER = (Identity.from_bytes(bytes([n]) * 32) for n in range(1, 5))
+MEMBERS = tuple(Member(name, f"{n:064x}") for n, name in enumerate(("a", "b", "c")))
+PROTOCOL = Protocol(
+    "a study", CountingRule(), SolverSettings(2), members=MEMBERS, budgets=Budgets(max_rounds=3)
+)
+CODES = {"medication": 4, "diagnosis": 4}
+RUN = "run-1"
+
+
+@pytest.fixture(scope="module")
+def previewed(tmp_path_factory):
+    """Events of 30 patients and the manifest of what would leave."""
+    folder = tmp_path_factory.mktemp("events")
+    rng = np.random.default_rng(0)
+    patients = np.tile(np.arange(30), 4)
+    drawn = rng.integers(0, 4, 120)
+    mode = ["medication"] * 60 + ["diagnosis"] * 60
+    codes = [f"{name[0]}{n}" for name, n in zip(mode, drawn, strict=True)]
+    write_events(
+        events_from_columns(patients, patients, mode, codes),
+        folder / "events.parquet", CountingRule(),
+    )  # fmt: skip
+    site = Site("a", folder, min_site_patients=5, officer=OFFICER.fingerprint)
+    wide = preview(replace(PROTOCOL, budgets=Budgets()), site).manifest  # three rounds are too few
+    return folder, replace(wide, most_rounds=3, protocol_sha256=protocol_hash(PROTOCOL))
+
+
+@pytest.fixture
+def site(previewed, tmp_path):
+    events, manifest = previewed
+    found = Site("a", events, min_site_patients=5, officer=OFFICER.fingerprint,
+                 approval=tmp_path / "approved", state=tmp_path / "state")  # fmt: skip
+    found.approval.mkdir()
+    write_text(found.approval / MANIFEST, manifest.to_text())
+    write_text(found.approval / APPROVAL, approve(manifest, OFFICER, date.today()))
+    return found
+
+
+def opened(site, day=date.today):
+    door = ApprovedDoor(PROTOCOL, site, KEEPER, day)
+    door.begin(RUN, CODES, COORDINATOR.public)
+    return door
+
+
+def send(door, n=1, data=b"hello"):
+    return door.pass_out(f"announce/{n}", ANNOUNCE, data, None)
+
+
+def lines_of(site):
+    text = (run_folder(site, RUN) / "audit.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_line_and_the_cost_are_on_disk_before_a_message_leaves(site):
+    door = opened(site)
+    assert send(door) == b"hello"
+    door.arrived("announce/1", b"everybody's")
+    opening, approval, sent, received = lines_of(site)
+    assert opening["keeper"] == KEEPER.public.hex()
+    assert approval["officer"] == OFFICER.public.hex()
+    assert (sent["direction"], received["direction"]) == ("out", "in")
+    path = run_folder(site, RUN) / SPENT
+    assert json.loads(path.read_bytes()) == [1, 5]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("how", ["withdrawn", "removed", "changed", "expired"])
+def test_an_approval_that_no_longer_stands_stops_the_very_next_message(site, how):
+    today = [date.today()]
+    door = opened(site, lambda: today[0])
+    path = site.approval / APPROVAL
+    if how == "withdrawn":
+        withdraw(site.approval, "2026-11-18")
+    elif how == "removed":
+        path.unlink()
+    elif how == "changed":
+        path.write_text(path.read_text(encoding="utf-8") + " ", encoding="utf-8")
+    else:
+        today[0] += timedelta(days=1)
+    with pytest.raises(Withdrawn if how == "withdrawn" else NotApproved) as caught:
+        send(door)
+    assert caught.value.exit_code == 4
+    last = lines_of(site)[-1]
+    assert (last["kind"], last["reason"]) == ("refused", caught.value.code)
+    assert not (run_folder(site, RUN) / SPENT).exists()
+    assert door.pass_out("fault", FAULT, fault_bytes(caught.value), None)
+
+
+def test_starting_again_gives_nothing_back_even_without_the_file(site):
+    for n in range(3):
+        send(opened(site), n)
+    with pytest.raises(GateRefused, match="budget of rounds"):
+        send(opened(site), 4)
+    folder = run_folder(site, RUN)
+    (folder / SPENT).unlink()
+    with pytest.raises(GateRefused, match="budget of rounds"):
+        send(opened(site), 4)
+    write_text(folder / SPENT, "[3, 15]")
+    (folder / "audit.jsonl").unlink()
+    with pytest.raises(BrokenChain, match="is gone"):
+        opened(site)
+
+
+def test_nothing_leaves_before_the_door_is_opened(site):
+    with pytest.raises(RunFailed, match="before the door"):
+        send(ApprovedDoor(PROTOCOL, site, KEEPER))
+
+
+def test_a_manifest_of_other_messages_opens_no_door(site, previewed):
+    fewer = replace(previewed[1], messages=previewed[1].messages[1:])
+    write_text(site.approval / MANIFEST, fewer.to_text())
+    write_text(site.approval / APPROVAL, approve(fewer, OFFICER, date.today()))
+    with pytest.raises(NotApproved, match="other ones"):
+        opened(site)
+
+
+def countersign(door, kept=None, *, last=False):
+    """Both sides of a head."""
+    offered = door.offer_head(last=last)
+    head = countersigned(
+        "a", door.pass_out("audit-head/1", AUDIT_HEAD, offered, None), KEEPER.public, COORDINATOR,
+        kept,
+    )  # fmt: skip
+    door.arrived("audit-head/1", json.dumps({"a": head.countersignature}).encode())
+    return head
+
+
+def test_heads_grow_and_the_whole_log_verifies_under_the_agreed_keys(site):
+    door = opened(site)
+    send(door)
+    first = countersign(door)
+    last = countersign(door, first, last=True)
+    folder = run_folder(site, RUN)
+    assert read_head((folder / "audit.head.json").read_text(encoding="utf-8")) == last
+    text = (folder / "audit.jsonl").read_text(encoding="utf-8")
+    pins = {"keeper": KEEPER.fingerprint, "coordinator": COORDINATOR.fingerprint}
+    assert verify(text, last, **pins) == len(text.splitlines())
+    with pytest.raises(BrokenChain, match="another coordinator"):
+        verify(text, last, **{**pins, "coordinator": STRANGER.fingerprint})
+
+
+def test_the_coordinator_refuses_a_log_that_shrank_or_forked(site, tmp_path):
+    door = opened(site)
+    send(door)
+    kept = countersign(door)
+    other = AuditFile(tmp_path / "other.jsonl", RUN, KEEPER, COORDINATOR.public)
+    with pytest.raises(BrokenChain, match="shrank"):
+        countersigned("a", other.offer_head(last=False), KEEPER.public, COORDINATOR, kept)
+    while len(other.lines) < kept.lines:
+        other.write({"kind": "message"})
+    with pytest.raises(BrokenChain, match="two logs"):
+        countersigned("a", other.offer_head(last=False), KEEPER.public, COORDINATOR, kept)
+    for offered in (b"", b"[]", b"{}", b"[" * 100_000):
+        with pytest.raises(BadMessage):
+            countersigned("a", offered, KEEPER.public, COORDINATOR, kept)
+
+
+@pytest.mark.parametrize("how", ["vanished", "cut", "rewritten", "other keys"])
+def test_the_hospital_refuses_a_log_that_does_not_reach_its_head(site, how):
+    door = opened(site)
+    send(door)
+    countersign(door)
+    path = run_folder(site, RUN) / "audit.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    if how == "cut":
+        path.write_text("".join(lines[:2]), encoding="utf-8")
+    elif how != "vanished":
+        path.unlink()
+        copy = path.with_name("audit.head.json")
+        kept = copy.read_bytes()
+        copy.unlink()
+        keeper = KEEPER if how == "rewritten" else STRANGER
+        anew = AuditFile(path, RUN, keeper, COORDINATOR.public)
+        for _ in lines:
+            anew.write({"kind": "message"})
+        copy.write_bytes(kept)
+    else:
+        path.unlink()
+    with pytest.raises(BrokenChain) as caught:
+        opened(site)
+    assert caught.value.exit_code == 4
+
+
+def test_an_error_leaves_as_its_code_and_is_told_in_fixed_words():
+    told = fault_bytes(NotApproved("of patient 17", where="/home/officer"))
+    assert told == b"TRIP-E414"
+    assert "17" not in str(fault_of(told, "a"))
+    assert isinstance(fault_of(told, "a"), NotApproved)
+    assert fault_bytes(ValueError("patient 17")) == b"TRIP-E100"
+    with pytest.raises(BadMessage):
+        fault_of(b"TRIP-E999", "a")

@@ -1,0 +1,95 @@
+"""A message is declared in one place and found in all: manifest, gate, preview, report, docs."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tripheno
+from tripheno.errors import GateRefused
+from tripheno.exchange.messages import Contribution, pack
+from tripheno.exchange.registry import CODES, REGISTRY, Plan, declaration_of, declared, shaped
+from tripheno.privacy.audit import Minutes
+from tripheno.privacy.gate import Gate
+from tripheno.privacy.manifest import listed
+from tripheno.report.messages import messages_table, what_left
+from tripheno.study.doors import declare_all
+
+CODES_OF = {"m": 7, "d": 5}
+PLAN = Plan(("m", "d"), 3, blind=False)
+RUN = {"method": "exact", "rank": 3, "modes": ["patient", "m", "d"], "hospitals": ["a", "b", "c"]}
+PAGE = Path(__file__).parents[3] / "docs" / "messages.md"
+
+
+@pytest.fixture
+def added():
+    """One more message, declared beside the step that would send it."""
+
+    @declared("tried-out", "codes of one mode: whatever", lambda plan: plan.fits)
+    @dataclass(frozen=True)
+    class TriedOut(Contribution):
+        numbers: np.ndarray = shaped(CODES, 2)
+
+    yield TriedOut
+    del REGISTRY["tried-out"]
+
+
+def gate():
+    return Gate("a", PLAN, CODES_OF, Minutes(), most_rounds=9, most_bytes=9_999)
+
+
+def test_a_message_declared_in_one_place_is_found_in_all(added):
+    message = pack({"numbers": np.zeros((7, 2))})
+    told = declaration_of(added)
+    assert gate().pass_out("tried-out", told, message, {"numbers": (7, 2)}) == message
+    with pytest.raises(GateRefused):
+        gate().pass_out("tried-out", told, message, {"numbers": (7, 3)})
+    (shown,) = (one for one in listed(PLAN, CODES_OF) if one.name == "tried-out")
+    assert (shown.rows, shown.most_times) == ("codes of one mode: whatever", 1)
+    assert len(message) <= shown.most_bytes
+    assert "tried-out" in {row["name"] for row in what_left(RUN)}
+    assert any("`tried-out`" in line and "codes × 2" in line for line in messages_table())
+
+
+def test_a_message_that_nobody_declared_passes_no_door(added):
+    told = declaration_of(added)
+    del REGISTRY["tried-out"]
+    door = gate()
+    REGISTRY["tried-out"] = told
+    with pytest.raises(GateRefused, match="no such message"):
+        door.pass_out("tried-out", told, pack({"numbers": np.zeros((7, 2))}), {"numbers": (7, 2)})
+
+
+def test_two_messages_of_one_name_are_refused(added):
+    with pytest.raises(ValueError, match="two messages"):
+
+        @declared("tried-out", "something else", lambda plan: 1)
+        @dataclass(frozen=True)
+        class Other(Contribution):
+            other: np.ndarray = shaped(3)
+
+
+def test_the_documentation_lists_every_message():
+    assert "\n".join(messages_table()) in PAGE.read_text(encoding="utf-8"), "write the table anew"
+
+
+def test_the_program_declares_all_there_is():
+    """Whatever any module declares is there when the study's program is."""
+    declare_all()
+    known = set(REGISTRY)
+    for folder in ("exchange", "vocabulary", "solver", "privacy", "study", "federation"):
+        package = importlib.import_module(f"{tripheno.__name__}.{folder}")
+        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            importlib.import_module(module.name)
+    assert set(REGISTRY) == known
+
+
+def test_a_run_that_wrote_its_messages_down_is_told_by_them():
+    assert [row["name"] for row in what_left({**RUN, "messages": ["totals"]})] == ["totals"]
+    (pooled,) = what_left({**RUN, "method": "central"})
+    assert pooled["name"] == "every cell"
