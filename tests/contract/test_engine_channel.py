@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from tripheno import __version__
-from tripheno.errors import EngineRefused, NotApproved, OtherProtocol
+from tripheno.errors import EngineRefused, ForeignJob, NotApproved, OtherProtocol
 from tripheno.exchange.channel import Channel, Responder
 from tripheno.federation.channel import EngineChannel
 from tripheno.federation.doorkeeper import Doorkeeper
-from tripheno.federation.session import Session, write_job
+from tripheno.federation.job_files import write_job
+from tripheno.federation.session import Session
 from tripheno.testing.channel_contract import HOSPITALS, ChannelContract
-from tripheno.testing.engine_federation import EngineFederation
+from tripheno.testing.engine_federation import EngineFederation, bring_code
 from tripheno.testing.federation_processes import wait_until
 from tripheno.testing.small_study import seated
 
@@ -52,26 +53,35 @@ class TestEngineChannel(ChannelContract):
         return EngineChannel(_made["line"])
 
 
-@pytest.mark.parametrize("where", ["custom folder", "installed class"])
-def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, where):
+def test_the_next_run_finds_the_job_warm():
+    line, counters = _made["line"], _made["counters"]
+    for counter in counters.values():
+        counter.respond_with(lambda step, data: data)
+    EngineChannel(line).round("first", b"words")
+    jobs = line.jobs
+    line.rest()
+    found = EngineChannel(line).round("second", b"words")
+    assert set(found) == set(HOSPITALS)
+    assert line.jobs == jobs
+
+
+@pytest.mark.parametrize("way", ["custom folder", "installed class", "communication settings"])
+def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, way):
     made = _made["federation"]
-    marker = tmp_path / "ran"
     job = write_job(tmp_path / "job", made.hospitals)
-    config = job / "app" / "config" / "config_fed_client.json"
-    path = "evil.Evil" if where == "custom folder" else "tripheno.cli.console.Progress"
-    config.write_text(config.read_text().replace("tripheno.federation.job.HospitalPost", path))
-    if where == "custom folder":
-        (job / "app" / "custom").mkdir()
-        code = f"import pathlib\nclass Evil:\n    pathlib.Path({str(marker)!r}).touch()\n"
-        (job / "app" / "custom" / "evil.py").write_text(code)
+    marker = bring_code(job, way, tmp_path / "ran")
     with Session(made.lead.workspace) as session:
         try:
             number = session.submit(job)
         except EngineRefused:
             return
-        wait_until("the end of the job", lambda: session.over(number), 60)
-        assert session.over(number) != "FINISHED:COMPLETED"
+        try:
+            wait_until("the end of the job", lambda: session.over(number), 60)
+            assert "COMPLETED" not in session.over(number)
+        except ForeignJob as refused:
+            assert "northfield" in refused.where
     assert not marker.exists()
+    assert not list(made.folder.glob("*/kits/**/evil.py"))[1:]  # unpacked at the server alone
 
 
 class Closed(Doorkeeper):

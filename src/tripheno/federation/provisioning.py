@@ -136,7 +136,7 @@ class Machine:
         )  # fmt: skip
         kit = self.kit(name)
         if (kit.workspace / "local" / "resources.json.default").is_file():
-            harden(kit.workspace, self.folder / "store" / name)
+            harden(kit.workspace)
         return kit
 
     def own_kit(self, name: str, kind: str, address: Address, fingerprint: str) -> Kit:

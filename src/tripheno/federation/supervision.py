@@ -16,6 +16,7 @@ from typing import Self
 import psutil
 
 from tripheno.federation.child import words_of_child
+from tripheno.federation.hardening import harden
 
 SECONDS_TO_END = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -30,17 +31,18 @@ Tell = Callable[[str], None]
 
 def server_words(workspace: Path) -> list[str]:
     """The engine's server, as its own start script runs it."""
-    return _words("server.server_train", workspace, "fed_server.json", ["org=tripheno"])
+    module = "nvflare.private.fed.app.server.server_train"
+    return _words(module, workspace, "fed_server.json", ["org=tripheno"])
 
 
 def agent_words(workspace: Path, name: str) -> list[str]:
     """A hospital's agent."""
     values = [f"uid={name}", "org=tripheno", f"heart_beat_interval={SECONDS_BETWEEN_HEARTBEATS}"]
-    return _words("client.client_train", workspace, "fed_client.json", values)
+    return _words("tripheno.federation.client_train", workspace, "fed_client.json", values)
 
 
 def _words(module: str, workspace: Path, settings: str, values: list[str]) -> list[str]:
-    start = words_of_child(os.getpid(), f"nvflare.private.fed.app.{module}")
+    start = words_of_child(os.getpid(), module)
     said = ["--set", "secure_train=true", *values, "config_folder="]
     return [*start, "-m", str(workspace), "-s", settings, *said]
 
@@ -65,6 +67,7 @@ class Supervised:
 
     def __enter__(self) -> Self:
         end_leftover(self._note, self._workspace)
+        harden(self._workspace)
         self._start()
         self._thread.start()
         return self
