@@ -522,6 +522,15 @@ class ForeignJob(NetworkError):
     code = "TRIP-E518"
 
 
+class PortTaken(NetworkError):
+    """The coordinator's server cannot listen at its port: another program does, or may not.
+
+    `ss -ltnp` names the program. Two studies on one machine need two ports.
+    """
+
+    code = "TRIP-E519"
+
+
 class DatabaseUnreachable(NetworkError):
     """The hospital's database could not be reached or refused the connection.
 
