@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -29,7 +28,7 @@ from tripheno.federation.checkpoints import Checkpoints, write_whole
 from tripheno.federation.line import Awaited, Seat
 from tripheno.federation.preflight import check_port_is_free
 from tripheno.federation.provisioning import LEAD, Address, Kit, Machine, port_of
-from tripheno.files import held, write_text
+from tripheno.files import held, lock, write_text
 from tripheno.privacy.audit import Head
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.protocol.site import Site
@@ -53,8 +52,8 @@ def alone(folder: Path, who: str) -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Whether a process is at work in a folder."""
     try:
-        with (folder / "lock").open("r") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with (folder / "lock").open("rb+") as stream:
+            lock(stream.fileno(), shared=True)
     except FileNotFoundError:
         return False
     except OSError:
