@@ -63,6 +63,8 @@ def test_the_next_run_finds_the_job_warm():
     found = EngineChannel(line).round("second", b"words")
     assert set(found) == set(HOSPITALS)
     assert line.jobs == jobs
+    log = (_made["federation"].folder / "log.jsonl").read_text()
+    assert log.count("a job of the engine began") >= len(HOSPITALS) + 1
 
 
 @pytest.mark.parametrize("way", ["custom folder", "installed class", "communication settings"])

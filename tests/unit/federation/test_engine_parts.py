@@ -18,9 +18,8 @@ def used_parts():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nvflare"):
                 yield node.module
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if DOTTED.fullmatch(node.value):
-                    yield node.value
+            elif isinstance(node, ast.Constant) and DOTTED.fullmatch(str(node.value)):
+                yield node.value
 
 
 def test_every_part_of_the_engine_that_we_use_is_on_the_page():
