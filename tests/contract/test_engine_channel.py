@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from tripheno import __version__
@@ -16,7 +17,7 @@ from tripheno.federation.job_files import write_job
 from tripheno.federation.session import Session
 from tripheno.testing.channel_contract import HOSPITALS, ChannelContract
 from tripheno.testing.engine_federation import EngineFederation, bring_code
-from tripheno.testing.federation_processes import wait_until
+from tripheno.testing.federation_processes import kill, wait_until
 from tripheno.testing.small_study import seated
 
 # the engine leaves the sockets of a login that failed to the garbage collector
@@ -65,6 +66,19 @@ def test_the_next_run_finds_the_job_warm():
     assert line.jobs == jobs
     log = (_made["federation"].folder / "log.jsonl").read_text()
     assert log.count("a job of the engine began") >= len(HOSPITALS) + 1
+
+
+def test_a_warm_job_that_lost_a_hospital_is_not_taken():
+    line, counters = _made["line"], _made["counters"]
+    for counter in counters.values():
+        counter.respond_with(lambda step, data: data)
+    EngineChannel(line).round("before", b"words")
+    jobs = line.jobs
+    line.rest()
+    family = psutil.Process().children(recursive=True)
+    kill(next(one for one in family if any("worker_process" in word for word in one.cmdline())))
+    assert set(EngineChannel(line).round("after", b"words")) == set(HOSPITALS)
+    assert line.jobs > jobs
 
 
 @pytest.mark.parametrize("way", ["custom folder", "installed class", "communication settings"])

@@ -134,31 +134,31 @@ class EngineLine:
     def _ready_line(self, request: Request) -> Connection[Any, Any]:
         """The line to a running job; submits one when there is none and all members are there."""
         patience = SECONDS_FOR_A_WARM_JOB
-        while self._line is None:
-            try:
+        while True:
+            with suppress(Empty):
                 self._take(self._lines.get(timeout=patience))
-            except Empty:
-                why = self._logged_in().over(self._job) if self._job else ""
-                if why or not self._job:
-                    self._submit(request)
-                self.wait(request, self.hospitals, why or "the engine's job has not begun")
+            if self._line is not None:
+                return self._line
+            why = self._logged_in().over(self._job) if self._job else ""
+            if why or not self._job:
+                self._submit(request)
+            self.wait(request, self.hospitals, why or "the engine's job has not begun")
             patience = PAUSE
-        return self._line
 
     def _take(self, line: Connection[Any, Any]) -> None:
         """A job knocked: ours, or one that is warm and has every member."""
         ready = json.loads(read_frame(line.recv_bytes())[1])
-        if set(ready["hospitals"]) != set(self.hospitals) or ready["job"] in self._given_up:
-            line.close()
-            return
-        if ready["job"] != self._job:
-            here, _ = self._call(line, PING_SECONDS, "", b"")
-            if set(here) != set(self.hospitals):
-                line.close()
-                return
-            if self._job:
+        job, everybody = str(ready["job"]), set(self.hospitals)
+        welcome = set(ready["hospitals"]) == everybody and job not in self._given_up
+        if welcome and job != self._job:
+            welcome = set(self._call(line, PING_SECONDS, "", b"")[0]) == everybody
+            if welcome and self._job:
                 self._logged_in().abort(self._job)  # one is enough
-        self._line, self._job = line, ready["job"]
+        if welcome:
+            self._line, self._job = line, job
+        else:
+            self._given_up.add(job)
+            line.close()
 
     def _submit(self, request: Request) -> None:
         self._gather(request)
