@@ -545,6 +545,25 @@ class EngineRefused(NetworkError):
     code = "TRIP-E517"
 
 
+class ForeignJob(NetworkError):
+    """The engine was given a job with other files than tripheno's own; nothing of it was run.
+
+    A hospital runs only code it installed. The job never changes within a version, so this is
+    another version at the coordinator, or somebody who tries to send code.
+    """
+
+    code = "TRIP-E518"
+
+
+class PortTaken(NetworkError):
+    """The coordinator's server cannot listen at its port: another program does, or may not.
+
+    `ss -ltnp` names the program. Two studies on one machine need two ports.
+    """
+
+    code = "TRIP-E519"
+
+
 class DatabaseUnreachable(NetworkError):
     """The hospital's database could not be reached or refused the connection.
 

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import errno
-import fcntl
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would turn a line's end into two characters
+FAR_BEYOND = 1 << 30  # Windows locks bytes, and nobody may read a locked one: none that exists
+
+
+def _optional(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+_fcntl, _msvcrt = _optional("fcntl"), _optional("msvcrt")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -34,7 +48,7 @@ def append_line(path: Path, line: str, mode: int = 0o644, *, sync: bool = False)
     before anything else happens.
     """
     data = line.encode() + b"\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | BINARY, mode)
     try:
         before = os.fstat(descriptor).st_size
         if os.write(descriptor, data) < len(data):
@@ -46,9 +60,25 @@ def append_line(path: Path, line: str, mode: int = 0o644, *, sync: bool = False)
         os.close(descriptor)
 
 
+def lock(descriptor: int, *, wait: bool = False, shared: bool = False) -> None:
+    """Lock an open file for this process until it is closed; BlockingIOError if another has it.
+
+    Windows knows no shared lock of this kind, and waits ten seconds at most.
+    """
+    if _fcntl is not None:
+        kind = _fcntl.LOCK_SH if shared else _fcntl.LOCK_EX
+        _fcntl.flock(descriptor, kind | (0 if wait else _fcntl.LOCK_NB))
+        return
+    os.lseek(descriptor, FAR_BEYOND, os.SEEK_SET)
+    try:
+        _msvcrt.locking(descriptor, _msvcrt.LK_LOCK if wait else _msvcrt.LK_NBLCK, 1)
+    except OSError as fault:
+        raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK)) from fault
+
+
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Hold a file for one process at a time; OSError while another one holds it."""
-    with path.open("a") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with path.open("ab") as stream:
+        lock(stream.fileno())
         yield

@@ -2,19 +2,21 @@
 
 import gc
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from tripheno import __version__
-from tripheno.errors import EngineRefused, NotApproved, OtherProtocol
+from tripheno.errors import EngineRefused, ForeignJob, NotApproved, OtherProtocol
 from tripheno.federation.channel import EngineChannel
-from tripheno.federation.session import Session, write_job
+from tripheno.federation.job_files import write_job
+from tripheno.federation.session import Session
 from tripheno.federation.transport import Channel, Responder
 from tripheno.testing.channel_contract import HOSPITALS, ChannelContract
-from tripheno.testing.engine_federation import EngineFederation
-from tripheno.testing.federation_processes import wait_until
+from tripheno.testing.engine_federation import EngineFederation, bring_code
+from tripheno.testing.federation_processes import kill, wait_until
 from tripheno.testing.small_study import seated
 
 # the engine leaves the sockets of a login that failed to the garbage collector
@@ -51,26 +53,48 @@ class TestEngineChannel(ChannelContract):
         return EngineChannel(_made["line"])
 
 
-@pytest.mark.parametrize("where", ["custom folder", "installed class"])
-def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, where):
+def test_the_next_run_finds_the_job_warm():
+    line, counters = _made["line"], _made["counters"]
+    for counter in counters.values():
+        counter.respond_with(lambda step, data: data)
+    EngineChannel(line).round("first", b"words")
+    jobs = line.jobs
+    line.rest()
+    found = EngineChannel(line).round("second", b"words")
+    assert set(found) == set(HOSPITALS)
+    assert line.jobs == jobs
+    log = (_made["federation"].folder / "log.jsonl").read_text()
+    assert log.count("a job of the engine began") >= len(HOSPITALS) + 1
+
+
+def test_a_warm_job_that_lost_a_hospital_is_not_taken():
+    line, counters = _made["line"], _made["counters"]
+    for counter in counters.values():
+        counter.respond_with(lambda step, data: data)
+    EngineChannel(line).round("before", b"words")
+    jobs = line.jobs
+    line.rest()
+    family = psutil.Process().children(recursive=True)
+    kill(next(one for one in family if any("worker_process" in word for word in one.cmdline())))
+    assert set(EngineChannel(line).round("after", b"words")) == set(HOSPITALS)
+    assert line.jobs > jobs
+
+
+@pytest.mark.parametrize("way", ["custom folder", "installed class", "communication settings"])
+def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, way):
     made = _made["federation"]
-    marker = tmp_path / "ran"
     job = write_job(tmp_path / "job", made.hospitals)
-    config = job / "app" / "config" / "config_fed_client.json"
-    path = "evil.Evil" if where == "custom folder" else "tripheno.cli.console.Progress"
-    config.write_text(config.read_text().replace("tripheno.federation.job.HospitalPost", path))
-    if where == "custom folder":
-        (job / "app" / "custom").mkdir()
-        code = f"import pathlib\nclass Evil:\n    pathlib.Path({str(marker)!r}).touch()\n"
-        (job / "app" / "custom" / "evil.py").write_text(code)
+    marker = bring_code(job, way, tmp_path / "ran")
     with Session(made.lead.workspace) as session:
         try:
             number = session.submit(job)
         except EngineRefused:
             return
-        wait_until("the end of the job", lambda: session.over(number), 60)
-        assert session.over(number) != "FINISHED:COMPLETED"
+        with suppress(ForeignJob):
+            wait_until("the end of the job", lambda: session.over(number), 60)
+            assert "COMPLETED" not in session.over(number)
     assert not marker.exists()
+    assert not list(made.folder.glob("*/kits/**/evil.py"))[1:]  # unpacked at the server alone
 
 
 def closed(_run, _coordinator):

@@ -83,7 +83,7 @@ def serving(federation):
 
 
 def startup(site: Path) -> Path:
-    return next(site.rglob("fed_client.json")).parent
+    return next(site.rglob("startup/fed_client.json")).parent
 
 
 def address_of(federation) -> Address:

@@ -20,10 +20,12 @@ import pytest
 from typer.testing import CliRunner
 
 from tripheno.cli.main import app
+from tripheno.federation.machine_limits import LEAST_TASKS
 from tripheno.protocol.agreed import read_protocol
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.testing.engine_federation import free_port
 from tripheno.testing.federation_processes import ended, wait_until
+from tripheno.testing.requirements import tool
 
 PROJECT = Path(__file__).resolve().parents[2]
 GUIDE = (PROJECT / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
@@ -177,20 +179,33 @@ def test_every_command_and_option_of_the_guide_exists():
         assert {word for word in words if word.startswith("--")} <= known, line
 
 
-@pytest.mark.parametrize("name", ["serve", "join"])
+@pytest.mark.parametrize("name", ["serve", "join", "run"])
 def test_a_unit_names_the_account_and_the_folders_of_the_guide(name):
     unit = configparser.ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str
-    unit.read(PROJECT / "deploy" / f"tripheno-{name}.service")
+    unit.read(PROJECT / "deploy" / f"tripheno-{name}@.service")
     service = unit["Service"]
-    program, word = service["ExecStart"].split()
+    program, word = service["ExecStart"].split()[:2]
     assert word == name
     assert f"python3 -m venv {program.removesuffix('/bin/tripheno')}\n" in GUIDE
-    account = f"--home-dir {service['WorkingDirectory']} --shell /bin/bash {service['User']}\n"
-    assert account in GUIDE
-    assert service["ReadWritePaths"] == service["WorkingDirectory"]
-    assert f"systemctl enable --now tripheno-{name}\n" in GUIDE
+    home = service["WorkingDirectory"].removesuffix("/%i")
+    assert f"--home-dir {home} --shell /bin/bash {service['User']}\n" in GUIDE
+    assert service["ReadWritePaths"] == service["WorkingDirectory"] == f"{home}/%i"
+    assert f"systemctl enable --now tripheno-{name}@sepsis" in GUIDE
+    assert "mkdir sepsis && cd sepsis" in GUIDE
     assert "MemoryDenyWriteExecute" not in service
+    assert int(service["TasksMax"]) >= LEAST_TASKS
+
+
+@pytest.mark.parametrize("name", ["serve", "join", "run"])
+def test_systemd_understands_a_unit(name, tmp_path):
+    verify = tool("systemd-analyze")
+    for path in (PROJECT / "deploy").glob("*.service"):
+        text = path.read_text().replace("/opt/tripheno/bin/tripheno", "/bin/true")
+        (tmp_path / path.name.replace("@", "@sepsis")).write_text(text.replace("User=tripheno", ""))
+    unit = tmp_path / f"tripheno-{name}@sepsis.service"
+    done = subprocess.run([verify, "verify", unit], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_study_is_written_with_its_members_and_the_key_of_the_coordinator(tmp_path):

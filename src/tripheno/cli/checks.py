@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tripheno.errors import MissingExtra, SettingsError, TriphenoError
 
-LEAST_FREE = 1 << 30
+if TYPE_CHECKING:
+    from tripheno.federation.provisioning import Kit
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,38 @@ def _try(name: str, look: Callable[[], str]) -> Outcome:
     return Outcome(name, "", remark)
 
 
-def _disk(folder: Path) -> str:
-    free = shutil.disk_usage(folder).free
-    if free < LEAST_FREE:
-        raise SettingsError(
-            f"{free / LEAST_FREE:.1f} GB are free", where=str(folder), fix="make room on this disk"
-        )
-    return f"{free / LEAST_FREE:.0f} GB free"
-
-
 def _engine_there() -> str:
     need_engine()
     return "installed"
+
+
+def _machine(*folders: Path) -> list[Outcome]:
+    """Room where it writes, tasks, the clock: what stops an engine after weeks."""
+    from tripheno.federation.machine_limits import check_room, check_tasks, clock_is_kept
+
+    kept = clock_is_kept()
+    clock = Outcome("clock", fix="" if kept is None else "kept by a time service")
+    if kept is False:
+        clock = Outcome("clock", "no time service keeps it", "timedatectl set-ntp true")
+    room = _try("disk", lambda: check_room(folders))
+    return [room, _try("tasks", check_tasks), clock]
+
+
+def _certificate(name: str, kit: Callable[[], Kit], role: str = "client") -> Outcome:
+    """Good, or soon to run out: that is no failure yet, but must be read."""
+    from tripheno.federation.preflight import DAYS_TO_WARN, check_dates
+
+    days = DAYS_TO_WARN
+
+    def look() -> str:
+        nonlocal days
+        days = check_dates(kit(), role)
+        return f"good for {days:,} days"
+
+    found = _try(name, look)
+    if days < DAYS_TO_WARN:
+        return Outcome(name, f"runs out in {days} days", "tripheno cert renew")
+    return found
 
 
 def site_checks(site_file: Path, federation_file: Path) -> list[Outcome]:
@@ -104,23 +125,26 @@ def site_checks(site_file: Path, federation_file: Path) -> list[Outcome]:
     found.append(_try("approval", lambda: check_approval(protocol, site, today()).study))
     if found[0].exit_code == 0:
         found += _connection(protocol, site)
-    found.append(_try("disk", lambda: _disk(site_file.resolve().parent)))
-    return found
+    here = site_file.resolve().parent
+    return found + _machine(site.state, here / "runs", site.events, site.approval)
 
 
 def _connection(protocol: Any, site: Any) -> list[Outcome]:
     from tripheno.federation.home import HospitalHome
-    from tripheno.federation.preflight import check_dates, try_connection
+    from tripheno.federation.preflight import find_name, try_connection
     from tripheno.federation.provisioning import Address
 
-    def certificate() -> str:
-        return f"good for {check_dates(HospitalHome(site).kit):,} days"
+    home, address = HospitalHome(site), protocol.operation.address
+
+    def name() -> str:
+        return ", ".join(find_name(Address.of(address)))
 
     def connection() -> str:
-        try_connection(HospitalHome(site).kit, Address.of(protocol.operation.address))
-        return f"{protocol.operation.address} answers"
+        try_connection(home.kit, Address.of(address))
+        return f"{address} answers"
 
-    return [_try("certificate", certificate), _try("connection", connection)]
+    certificate = _certificate("certificate", lambda: home.kit)
+    return [_try("name", name), certificate, _try("connection", connection)]
 
 
 def coordinator_checks(federation_file: Path) -> list[Outcome]:
@@ -150,14 +174,36 @@ def coordinator_checks(federation_file: Path) -> list[Outcome]:
             )
         return "readable by its owner only"
 
-    def address() -> str:
-        from tripheno.federation.provisioning import Address
-
-        return Address.of(read[0].operation.address).host
-
     found.append(_try("federation.toml", study))
     found.append(_try("long-term key", identity))
-    if read:
-        found.append(_try("address", address))
-    found.append(_try("disk", lambda: _disk(folder)))
+    if read and found[0].exit_code == 0:
+        found += _server(read[0], folder)
+    return found + _machine(folder / "state", folder / "run")
+
+
+def _itself(kit: Kit) -> Kit:
+    return kit
+
+
+def _server(protocol: Any, folder: Path) -> list[Outcome]:
+    """The name, the port and the certificates of the coordinator's server."""
+    from tripheno.federation.home import CoordinatorHome, is_held
+    from tripheno.federation.preflight import check_port_is_free, find_name
+    from tripheno.federation.provisioning import Address
+
+    home = CoordinatorHome(folder)
+
+    def name() -> str:
+        return ", ".join(find_name(Address.of(protocol.operation.address)))
+
+    def port() -> str:
+        if is_held(home.machine.folder):
+            return "held by `tripheno serve`"
+        check_port_is_free(Address.of(protocol.operation.address).port)
+        return "free"
+
+    found = [_try("name", name), _try("port", port)]
+    for label, kit, role in home.own_kits(protocol):
+        if kit.has_certificate(role):
+            found.append(_certificate(f"certificate of the {label}", partial(_itself, kit), role))
     return found

@@ -38,13 +38,13 @@ FormatOption = Annotated[
 
 
 def out() -> Console:
-    """Where results go. Colours follow the terminal and NO_COLOR; brackets are only brackets."""
-    return Console(soft_wrap=True, highlight=False, markup=False)
+    """Where results go. Colours follow the terminal; brackets and ``:AB:`` are only themselves."""
+    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def err() -> Console:
     """Where everything else goes."""
-    return Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    return Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def print_json(value: Any) -> None:

@@ -77,9 +77,9 @@ audit_app.command("show")(_guarded(audit.show))
 audit_app.command("attack")(_guarded(attack))
 app.add_typer(audit_app, name="audit")
 
-cert_app = typer.Typer(help="Certificates of machines: request, approve, install.",
+cert_app = typer.Typer(help="Certificates of machines: request, approve, install, renew.",
                        no_args_is_help=True)  # fmt: skip
-for _name in ("request", "approve", "install"):
+for _name in ("request", "approve", "install", "renew"):
     cert_app.command(_name)(_guarded(getattr(setting_up, _name)))
 app.add_typer(cert_app, name="cert")
 

@@ -125,6 +125,37 @@ def request(
     out().print(f"Send {file} to the coordinator. The key stays here.")
 
 
+def renew(
+    site_file: SiteOption = Path("site.toml"),
+    federation_file: FederationOption = Path("federation.toml"),
+    days: Annotated[
+        int, typer.Option(help="At the coordinator: only what is good for fewer days.")
+    ] = 60,
+    to: Annotated[Path, typer.Option("--out", help="At a hospital: where to put it.")] = Path(),
+    form: FormatOption = Format.text,
+) -> None:
+    """Renew this machine's certificates before they run out.
+
+    At the coordinator, with `serve` stopped: its server's and its login's, at once. At a hospital:
+    a request under a new key, to be approved and installed; until then the old one works.
+    """
+    if site_file.is_file():
+        request(site_file, federation_file, to, again=True, form=form)
+        return
+    need_the_engine()
+    from tripheno.federation.home import CoordinatorHome, alone
+
+    folder = federation_file.resolve().parent
+    home = CoordinatorHome(folder)
+    with alone(home.machine.folder, "a server"):
+        left = home.renew(study_of(folder), days)
+    if form is Format.json:
+        print_json(left)
+        return
+    for label, good in left.items():
+        out().print(f"The certificate of the {label} is good for {good:,} days.")
+
+
 def approve(
     file: Annotated[Path, typer.Argument(help="A hospital's .request.zip.")],
     folder: Folder = Path(),

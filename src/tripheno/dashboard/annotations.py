@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tripheno.errors import SettingsError
+from tripheno.files import BINARY, lock
 
 Field = Literal["name", "verdict", "comment"]
 FIELDS: tuple[str, ...] = get_args(Field)
@@ -48,11 +48,12 @@ def annotate(path: Path, phenotype: int, reviewer: str, field: str, value: str) 
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     said = Annotation(now, phenotype, reviewer.strip(), field, value.strip())
     line = json.dumps(asdict(said), ensure_ascii=False).encode() + b"\n"
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock(descriptor, wait=True)
         size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.lseek(descriptor, max(size - 1, 0), os.SEEK_SET)
+        torn = size > 0 and os.read(descriptor, 1) != b"\n"
         os.write(descriptor, b"\n" + line if torn else line)
         os.fsync(descriptor)
     finally:

@@ -18,8 +18,11 @@ SECONDS_BETWEEN_LOOKS = 1.0  # where the operating system cannot tell at once
 
 
 def words_of_child(parent: int, module: str) -> list[str]:
-    """The beginning of a command line that runs a module as a child of this parent."""
-    return [sys.executable, "-m", "tripheno.federation.child", str(parent), module]
+    """The beginning of a command line that runs a module as a child of this parent.
+
+    ``-P``: what lies in the folder where it is started cannot pass for a module.
+    """
+    return [sys.executable, "-P", "-m", "tripheno.federation.child", str(parent), module]
 
 
 def end_with(parent: int) -> None:

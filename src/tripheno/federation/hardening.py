@@ -2,6 +2,10 @@
 
 The engine's own defaults upload a hospital's error log to the server and let a job bring code
 along. Both are switched off here, in the files that its owner keeps (`local/` of its workspace).
+
+Some settings the engine finds by walking the workspace, where jobs are unpacked too: a job could
+bring a `comm_config.json` that names a folder of Python files, and all of them were run. What
+stands in the root of the workspace is found first, so every such file stands there.
 """
 
 from __future__ import annotations
@@ -16,6 +20,14 @@ ALLOWED = (
     "tripheno.federation.job.HospitalPost",
     "tripheno.federation.job.ServerPost",
 )
+# Links in the root of a workspace → the file its owner keeps.
+FOUND_BY_WALKING = {
+    "resources.json": "local/resources.json",
+    "fed_client.json": "startup/fed_client.json",
+    "fed_server.json": "startup/fed_server.json",
+}
+# A sender waits so long before it takes a piece for lost: a slow line is not a broken one.
+COMMUNICATION = {"streaming_retry_wait": 30.0}
 REMOVED = ("site_log_streamer", "log_receiver")
 LAUNCHERS = {
     "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher": (
@@ -43,24 +55,34 @@ NOBODY = {
 }
 
 
-def harden(workspace: Path, storage: Path) -> None:
-    """Write the site's own resources and permissions over the engine's defaults."""
-    local = workspace / "local"
+def harden(workspace: Path) -> None:
+    """Write the site's own resources and permissions over the engine's defaults.
+
+    At every start: a kit that an older version installed has the newest rules, too.
+    """
+    local, storage = workspace / "local", workspace.parents[3] / "store" / workspace.name
     resources = json.loads((local / "resources.json.default").read_text(encoding="utf-8"))
     _write(local / "resources.json", hardened_resources(resources, storage))
     _write(local / "authorization.json", permissions())
     _write(local / "log_config.json", _log_config())
+    _write(workspace / "comm_config.json", COMMUNICATION)
+    for name, kept in FOUND_BY_WALKING.items():
+        if (workspace / kept).is_file():
+            (workspace / name).unlink(missing_ok=True)
+            (workspace / name).symlink_to(kept)
 
 
 def hardened_resources(resources: dict[str, Any], storage: Path) -> dict[str, Any]:
     """Our classes only, no log streaming, and storage in a folder that is kept."""
     made = {**resources, "class_list_enforcement_mode": "enforce"}
     made["class_allow_list"] = list(ALLOWED)
-    if "client" in made:
-        made["allow_log_streaming"] = False
     made["components"] = [
         _component(one) for one in made.get("components", []) if one["id"] not in REMOVED
     ]
+    if "client" in made:
+        made["allow_log_streaming"] = False
+        guard = {"id": "app_deployer", "path": "tripheno.federation.launching.GuardedDeployer"}
+        made["components"].append({**guard, "args": {}})
     if "servers" in made:
         guard = {"id": "name_guard", "path": "tripheno.federation.name_guard.NameGuard"}
         made["components"].append({**guard, "args": {}})

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -26,8 +25,9 @@ from typing import Any
 
 from tripheno.errors import NameTaken, NoKit, OtherProtocol
 from tripheno.federation.line import Awaited, Seat
-from tripheno.federation.provisioning import LEAD, Address, Kit, Machine
-from tripheno.files import held, write_text
+from tripheno.federation.preflight import check_port_is_free
+from tripheno.federation.provisioning import LEAD, Address, Kit, Machine, port_of
+from tripheno.files import held, lock, write_text
 from tripheno.privacy.audit import Head, read_head
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.protocol.site import Site
@@ -52,8 +52,8 @@ def alone(folder: Path, who: str) -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Whether a process is at work in a folder."""
     try:
-        with (folder / "lock").open("r") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with (folder / "lock").open("rb+") as stream:
+            lock(stream.fileno(), shared=True)
     except FileNotFoundError:
         return False
     except OSError:
@@ -79,6 +79,24 @@ class CoordinatorHome:
         self.machine.own_kit(LEAD, "admin", address, fingerprint)
         return fingerprint, kit
 
+    def own_kits(self, protocol: Protocol) -> list[tuple[str, Kit, str]]:
+        """The coordinator's own certificates: what for, in which kit, in which role there."""
+        server = self.machine.kit(Address.of(protocol.operation.address).host)
+        return [("server", server, "server"), ("login", self.machine.kit(LEAD), "client")]
+
+    def renew(self, protocol: Protocol, days: int) -> dict[str, int]:
+        """New keys and certificates where fewer days are left; how many days each is good for."""
+        address = Address.of(protocol.operation.address)
+        fingerprint, _ = self.prepare(protocol)
+        found = {}
+        for label, kit, role in self.own_kits(protocol):
+            if kit.days_left(role) < days:
+                kind = {"server": "server", "client": "admin"}[role]
+                self.machine.forget(kit.workspace.name)
+                self.machine.make_own(kit.workspace.name, kind, address, fingerprint)
+            found[label] = kit.days_left(role)
+        return found
+
     def seat(self, protocol: Protocol) -> Seat:
         """Where `run` finds the server and its login."""
         server = self.machine.kit(Address.of(protocol.operation.address).host)
@@ -89,7 +107,15 @@ class CoordinatorHome:
         return Seat(server.workspace, lead.workspace, self.state / "job", seconds)
 
     def forget_jobs(self, kit: Kit) -> None:
-        """Jobs that an engine which was killed would take for running."""
+        """Before a server starts: its port is free, and no job of one that was killed is left.
+
+        The engine would take such a job for running, and a port that is taken for no reason to say
+        a word.
+        """
+        from tripheno.federation.supervision import end_leftover  # noqa: PLC0415  needs the extra
+
+        end_leftover(kit.workspace / "engine.pid", kit.workspace)
+        check_port_is_free(port_of(kit))
         shutil.rmtree(self.machine.folder / "store" / kit.workspace.name, ignore_errors=True)
 
     # ── runs ──────────────────────────────────────────────────────────────────────────────────

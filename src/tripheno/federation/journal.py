@@ -7,7 +7,8 @@
     HOSPITAL/state/log.jsonl               of `join`
 
 A line holds the time, the event, a sentence, and facts about machines: names of hospitals and
-steps, iterations, sizes, seconds. It has no place for a patient's value or a code.
+steps, iterations, sizes, seconds. It has no place for a patient's value or a code. A log of ten
+megabytes is put aside as ``log.jsonl.1``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tripheno.federation.pruning import keep_short
 from tripheno.files import append_line
 
 LOG = "log.jsonl"
@@ -42,6 +44,7 @@ class Journal:
         line = {"time": _now(), "event": event, "text": text, **facts}
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            keep_short(self._path)
             append_line(self._path, json.dumps(line, ensure_ascii=False))
         self._show(line, result)
 

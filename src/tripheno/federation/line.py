@@ -14,14 +14,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tripheno.errors import BadMessage, EngineRefused, PeerLost
+from tripheno.federation.job_files import write_job
 from tripheno.federation.relay import Broken, Door, frame, read_frame
-from tripheno.federation.session import Session, write_job
+from tripheno.federation.session import Session
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 CALL_SECONDS = 15.0  # of one attempt at a step; a busy hospital is asked again and joins the wait
 PING_SECONDS, SECONDS_OF_GRACE = 4.0, 5.0
+SECONDS_FOR_A_WARM_JOB = 0.5  # in which one that is left of the run before has knocked
 PAUSE = 0.5  # seconds between two looks at who is connected, and between two attempts
 
 
@@ -76,6 +78,8 @@ class EngineLine:
         self._line: Connection[Any, Any] | None = None
         self._session: Session | None = None
         self._job = ""
+        self._given_up: set[str] = set()  # jobs that may knock once more and are not let in
+        self._asking = False  # a step is under way
         Thread(target=self._open_door, name="tripheno-door", daemon=True).start()
 
     def _open_door(self) -> None:
@@ -96,10 +100,12 @@ class EngineLine:
     def _call(
         self, line: Connection[Any, Any], seconds: float, step: str, data: bytes
     ) -> tuple[dict[str, bytes], dict[str, str]]:
+        self._asking = True
         line.send_bytes(frame(f"{seconds:.3f} {step}", data))
         if not line.poll(seconds + SECONDS_OF_GRACE):
             raise EOFError
         head, body = read_frame(line.recv_bytes())
+        self._asking = False
         told = json.loads(head)
         answers, at = {}, 0
         for name, size in told["sizes"].items():
@@ -127,21 +133,37 @@ class EngineLine:
 
     def _ready_line(self, request: Request) -> Connection[Any, Any]:
         """The line to a running job; submits one when there is none and all members are there."""
-        while self._line is None:
-            if not self._job:
-                self._gather(request)
-                self._job = self._logged_in().submit(write_job(self.seat.job, self.hospitals))
-                self.jobs += 1
-            try:
-                line = self._lines.get(timeout=PAUSE)
-                read_frame(line.recv_bytes())  # "ready"
-                self._line = line
-            except Empty:
-                why = self._logged_in().over(self._job)
-                if why:
-                    self._job = ""
-                self.wait(request, self.hospitals, why or "the engine's job has not begun")
-        return self._line
+        patience = SECONDS_FOR_A_WARM_JOB
+        while True:
+            with suppress(Empty):
+                self._take(self._lines.get(timeout=patience))
+            if self._line is not None:
+                return self._line
+            why = self._logged_in().over(self._job) if self._job else ""
+            if why or not self._job:
+                self._submit(request)
+            self.wait(request, self.hospitals, why or "the engine's job has not begun")
+            patience = PAUSE
+
+    def _take(self, line: Connection[Any, Any]) -> None:
+        """A job knocked: ours, or one that is warm and has every member."""
+        ready = json.loads(read_frame(line.recv_bytes())[1])
+        job, everybody = str(ready["job"]), set(self.hospitals)
+        welcome = set(ready["hospitals"]) == everybody and job not in self._given_up
+        if welcome and job != self._job:
+            welcome = set(self._call(line, PING_SECONDS, "", b"")[0]) == everybody
+            if welcome and self._job:
+                self._logged_in().abort(self._job)  # one is enough
+        if welcome:
+            self._line, self._job = line, job
+        else:
+            self._given_up.add(job)
+            line.close()
+
+    def _submit(self, request: Request) -> None:
+        self._gather(request)
+        self._job = self._logged_in().submit(write_job(self.seat.job, self.hospitals))
+        self.jobs += 1
 
     def _gather(self, request: Request) -> None:
         """Wait until every member's agent is connected."""
@@ -173,7 +195,14 @@ class EngineLine:
         return self._session
 
     def hang_up(self) -> None:
-        """Leave the job and the login; the next attempt makes new ones."""
+        """Give the job up and leave the login; the next attempt makes new ones."""
+        self._given_up.add(self._job)
+        if self._session is not None and self._job:
+            self._session.abort(self._job)
+        self.rest()
+
+    def rest(self) -> None:
+        """Leave the job, which stays warm for the next run, and the login."""
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -181,11 +210,9 @@ class EngineLine:
             while True:
                 self._lines.get_nowait().close()
         if self._session is not None:
-            if self._job:
-                self._session.abort(self._job)
             self._session.__exit__(None, None, None)
             self._session = None
-        self._job = ""
+        self._job, self._asking = "", False
 
     def __enter__(self) -> Self:
         return self
@@ -196,5 +223,7 @@ class EngineLine:
         fault: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.hang_up()
+        if self._asking:
+            self.hang_up()  # its answers would be in the way of the next run
+        self.rest()
         self._door.close()

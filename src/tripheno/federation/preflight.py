@@ -12,6 +12,7 @@ from tripheno.errors import (
     CoordinatorUnreachable,
     ExpiredCertificate,
     NameNotInCertificate,
+    PortTaken,
 )
 from tripheno.federation.provisioning import Address, Kit
 
@@ -25,7 +26,7 @@ def check_dates(kit: Kit, role: str = "client") -> int:
     if now > certificate.not_valid_after_utc:
         raise ExpiredCertificate(
             f"this machine's certificate ran out on {certificate.not_valid_after_utc:%Y-%m-%d}",
-            fix="tripheno cert request --again, and have it approved",
+            fix="tripheno cert renew",
         )
     if now < certificate.not_valid_before_utc:
         raise ExpiredCertificate(
@@ -33,7 +34,34 @@ def check_dates(kit: Kit, role: str = "client") -> int:
             why="the clock of this machine is behind",
             fix="set the clock (timedatectl)",
         )
-    return (certificate.not_valid_after_utc - now).days
+    return kit.days_left(role)
+
+
+def find_name(address: Address) -> list[str]:
+    """The addresses behind the coordinator's name."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError:
+        raise _unknown_name(address) from None
+    return sorted({str(one[4][0]) for one in found})
+
+
+def _unknown_name(address: Address) -> CoordinatorUnreachable:
+    return CoordinatorUnreachable(
+        "the coordinator's name is not known here", where=f"{address.host}:{address.port}",
+        fix="check coordinator.address, and this machine's name service",
+    )  # fmt: skip
+
+
+def check_port_is_free(port: int) -> None:
+    """Refuse to serve where somebody else does; the engine would try in silence."""
+    try:
+        socket.create_server(("", port)).close()
+    except OSError as fault:
+        raise PortTaken(
+            f"port {port} cannot be served", why=fault.strerror or type(fault).__name__,
+            fix="stop what listens there (ss -ltnp), or agree on another coordinator.address",
+        ) from None  # fmt: skip
 
 
 def try_connection(kit: Kit, address: Address) -> None:
@@ -45,10 +73,7 @@ def try_connection(kit: Kit, address: Address) -> None:
     try:
         plain = socket.create_connection((address.host, address.port), timeout=SECONDS)
     except socket.gaierror:
-        raise CoordinatorUnreachable(
-            "the coordinator's name is not known here", where=where,
-            fix="check coordinator.address, and this machine's name service",
-        ) from None  # fmt: skip
+        raise _unknown_name(address) from None
     except OSError as fault:
         raise CoordinatorUnreachable(
             "nobody answers", where=where, why=fault.strerror or type(fault).__name__,

@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 
@@ -79,6 +80,14 @@ class Kit:
         """The certificate of this machine."""
         return x509.load_pem_x509_certificate((self.startup / f"{role}.crt").read_bytes())
 
+    def has_certificate(self, role: str) -> bool:
+        """Whether there is one, good or not."""
+        return (self.startup / f"{role}.crt").is_file()
+
+    def days_left(self, role: str = "client") -> int:
+        """Days until this machine's certificate runs out; below zero when it did."""
+        return (self.certificate(role).not_valid_after_utc - datetime.now(UTC)).days
+
 
 class Machine:
     """One machine's engine folder: requests, kits, and at the coordinator the authority."""
@@ -136,17 +145,21 @@ class Machine:
         )  # fmt: skip
         kit = self.kit(name)
         if (kit.workspace / "local" / "resources.json.default").is_file():
-            harden(kit.workspace, self.folder / "store" / name)
+            harden(kit.workspace)
         return kit
 
     def own_kit(self, name: str, kind: str, address: Address, fingerprint: str) -> Kit:
         """The coordinator's own kits: requested, approved and installed in one go."""
         kit = self.kit(name)
         if not (kit.workspace / "startup" / "rootCA.pem").is_file():
-            request = self.request(name, kind, address)
-            signed = self.approve(request, self.folder / f"{name}.signed.zip", (name,))
-            self.install(signed, name, fingerprint)
+            return self.make_own(name, kind, address, fingerprint)
         return kit
+
+    def make_own(self, name: str, kind: str, address: Address, fingerprint: str) -> Kit:
+        """One of the coordinator's kits, in place of the one before if there is one."""
+        request = self.request(name, kind, address)
+        signed = self.approve(request, self.folder / f"{name}.signed.zip", (name,))
+        return self.install(signed, name, fingerprint)
 
     def forget(self, name: str) -> None:
         """Remove a request and its key, to ask for another certificate."""
@@ -212,6 +225,12 @@ def _refused(words: tuple[str | Path, ...], said: str) -> BadCertificate:
         why=(shown or (lines[0] if lines else ""))[:300],
         fix="request a new certificate, or ask the coordinator",
     )
+
+
+def port_of(kit: Kit) -> int:
+    """The port that a server's kit was made for."""
+    told = json.loads((kit.startup / "fed_server.json").read_text(encoding="utf-8"))
+    return int(str(told["servers"][0]["service"]["target"]).rpartition(":")[2])
 
 
 def requested_name(request: Path) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Iterable
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from types import TracebackType
@@ -12,13 +10,12 @@ from typing import Any, Self
 
 from nvflare.fuel.flare_api.flare_api import Session as EngineSession
 
-from tripheno.errors import EngineRefused
+from tripheno.errors import EngineRefused, ForeignJob
 from tripheno.federation.provisioning import LEAD
 
 SECONDS_TO_LOG_IN = 10.0
 TRIES_TO_LOG_IN = 2  # after that the caller tries again, or gives up in its own time
 OVER = ("FINISHED", "FAILED", "ABORTED", "REJECTED")
-SECONDS_BETWEEN_TASKS = 0.5  # a job begins with two tasks; the engine's own pause is 2 s
 
 
 class Session:
@@ -62,9 +59,19 @@ class Session:
         return str(self._call(self._seat.submit_job, str(folder)))
 
     def over(self, job: str) -> str:
-        """Why a job is over, or '' while it is not."""
-        status = str(self._call(self._seat.get_job_meta, job).get("status", ""))
-        return status if status.startswith(OVER) else ""
+        """Why a job is over, or '' while it is not; what a site said of it included."""
+        meta = self._call(self._seat.get_job_meta, job)
+        status = str(meta.get("status", ""))
+        if not status.startswith(OVER):
+            return ""
+        said = [str(one) for one in meta.get("job_deploy_detail") or () if ": OK" not in str(one)]
+        if any(ForeignJob.code in one for one in said):
+            raise ForeignJob(
+                "the job was refused", where=", ".join(one.partition(":")[0] for one in said[:-1]),
+                why="another version of tripheno there, or other files than its own",
+                fix="install the same version everywhere",
+            )  # fmt: skip
+        return f"{status} {' '.join(said)[:300]}".strip()
 
     def abort(self, job: str) -> None:
         """Stop a job; one that is over already is no fault."""
@@ -79,41 +86,3 @@ class Session:
                 "the engine's server refused a request",
                 why=f"{type(fault).__name__}: {fault}"[:300],
             ) from None
-
-
-def write_job(folder: Path, hospitals: Iterable[str]) -> Path:
-    """The job as files: names of classes that every site has installed, and no code."""
-    names = list(hospitals)
-    runtime = "nvflare.collab.runtime"
-    config = folder / "app" / "config"
-    config.mkdir(parents=True, exist_ok=True)
-    meta = {
-        "name": "tripheno",
-        "resource_spec": {},
-        "min_clients": len(names),
-        "mandatory_clients": names,
-        "deploy_map": {"app": ["server", *names]},
-    }
-    controller = {"server_obj_id": "post", "sync_task_timeout": 60}
-    server = {
-        "format_version": 2,
-        "server": {"task_request_interval": SECONDS_BETWEEN_TASKS},
-        "components": [{"id": "post", "path": "tripheno.federation.job.ServerPost", "args": {}}],
-        "workflows": [
-            {"id": "controller", "path": f"{runtime}.controller.CollabController",
-             "args": controller}
-        ],
-    }  # fmt: skip
-    executor = {"path": f"{runtime}.executor.CollabExecutor", "args": {"client_obj_id": "post"}}
-    client = {
-        "format_version": 2,
-        "components": [{"id": "post", "path": "tripheno.federation.job.HospitalPost", "args": {}}],
-        "executors": [{"tasks": ["*"], "executor": executor}],
-    }
-    for path, value in (
-        (folder / "meta.json", meta),
-        (config / "config_fed_server.json", server),
-        (config / "config_fed_client.json", client),
-    ):
-        path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    return folder

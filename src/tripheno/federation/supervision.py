@@ -16,6 +16,8 @@ from typing import Self
 import psutil
 
 from tripheno.federation.child import words_of_child
+from tripheno.federation.hardening import harden
+from tripheno.federation.pruning import SECONDS_A_DAY, keep_short, prune
 
 SECONDS_TO_END = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -30,17 +32,18 @@ Tell = Callable[[str], None]
 
 def server_words(workspace: Path) -> list[str]:
     """The engine's server, as its own start script runs it."""
-    return _words("server.server_train", workspace, "fed_server.json", ["org=tripheno"])
+    module = "nvflare.private.fed.app.server.server_train"
+    return _words(module, workspace, "fed_server.json", ["org=tripheno"])
 
 
 def agent_words(workspace: Path, name: str) -> list[str]:
     """A hospital's agent."""
     values = [f"uid={name}", "org=tripheno", f"heart_beat_interval={SECONDS_BETWEEN_HEARTBEATS}"]
-    return _words("client.client_train", workspace, "fed_client.json", values)
+    return _words("tripheno.federation.client_train", workspace, "fed_client.json", values)
 
 
 def _words(module: str, workspace: Path, settings: str, values: list[str]) -> list[str]:
-    start = words_of_child(os.getpid(), f"nvflare.private.fed.app.{module}")
+    start = words_of_child(os.getpid(), module)
     said = ["--set", "secure_train=true", *values, "config_folder="]
     return [*start, "-m", str(workspace), "-s", settings, *said]
 
@@ -65,6 +68,8 @@ class Supervised:
 
     def __enter__(self) -> Self:
         end_leftover(self._note, self._workspace)
+        harden(self._workspace)
+        prune(self._workspace)
         self._start()
         self._thread.start()
         return self
@@ -82,6 +87,7 @@ class Supervised:
         self._note.unlink(missing_ok=True)
 
     def _start(self) -> None:
+        keep_short(self._said)
         with self._said.open("ab") as out:
             self._heard = out.tell()
             self._child = subprocess.Popen(  # noqa: S603
@@ -95,9 +101,8 @@ class Supervised:
         """Start the engine again when it died; growing pauses keep a broken one from racing."""
         pause, doubtful_since = FIRST_PAUSE, 0.0
         while True:
-            assert self._child is not None  # started before the thread
             started = time.monotonic()
-            code = self._child.wait()
+            code = self._waited()
             now = time.monotonic()
             if self._ending.is_set():
                 return
@@ -115,6 +120,15 @@ class Supervised:
                 return
             pause = min(2 * pause, LONGEST_PAUSE)
             self._start()
+
+    def _waited(self) -> int:
+        """The engine's exit code; what it leaves behind is pruned once a day."""
+        assert self._child is not None  # started before the thread
+        while True:
+            try:
+                return self._child.wait(SECONDS_A_DAY)
+            except subprocess.TimeoutExpired:
+                prune(self._workspace)
 
     def _was_refused(self) -> bool:
         with self._said.open("rb") as said:

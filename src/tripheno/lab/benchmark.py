@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -133,6 +132,8 @@ def measured(plan: BenchmarkPlan, say: Say) -> Iterator[dict[str, Any]]:
         for tensor in found["tensors"].values():
             tensor["share_of_peak"] = tensor["gflops"] / found["peaks"]["gflops"]
         found["gates"] = gates(found)
+        import resource  # noqa: PLC0415  Windows has none, and no `bench`
+
         found["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         yield found
 

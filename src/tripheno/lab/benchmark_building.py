@@ -7,7 +7,6 @@ Each is measured in a process of its own, because memory once taken is not given
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -77,6 +76,8 @@ def _peak_megabytes() -> float:
     if status.exists():
         line = next(x for x in status.read_text("ascii").splitlines() if x.startswith("VmHWM"))
         return float(line.split()[1]) / 1024
+    import resource  # noqa: PLC0415  Windows has none, and no `bench`
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -48,7 +48,7 @@ def make_identity(path: Path) -> Identity:
 def read_identity(path: Path) -> Identity:
     """The private key in a file that nobody else may read."""
     data = _read(path)
-    if path.stat().st_mode & 0o077:
+    if os.name == "posix" and path.stat().st_mode & 0o077:  # Windows has lists of rights instead
         raise BadKeyFile(
             "others on this machine can read the key", where=str(path), fix=f"chmod 600 {path}"
         )

@@ -24,6 +24,26 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def bring_code(job: Path, way: str, marker: Path) -> Path:
+    """Change a job so that a site that runs it makes a file: the ways in that the engine had."""
+    app = job / "app"
+    client = app / "config" / "config_fed_client.json"
+    own = "tripheno.federation.job.HospitalPost"
+    code = f"import pathlib\nclass Evil:\n    pathlib.Path({str(marker)!r}).touch()\n"
+    text, folder = client.read_text(encoding="utf-8"), app / "custom"
+    if way == "custom folder":
+        client.write_text(text.replace(own, "evil.Evil"), encoding="utf-8")
+    elif way == "installed class":
+        client.write_text(text.replace(own, "tripheno.cli.console.Progress"), encoding="utf-8")
+        return marker
+    else:
+        folder = app / "config"
+        (folder / "comm_config.json").write_text('{"comm_driver_path": "."}', encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    (folder / "evil.py").write_text(code, encoding="utf-8")
+    return marker
+
+
 class EngineFederation:
     """Kits for a coordinator and hospitals below one folder, made once."""
 

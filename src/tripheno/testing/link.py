@@ -109,7 +109,7 @@ class Link:
 @contextmanager
 def linked(site: Path) -> Iterator[Link]:
     """A hospital whose engine reaches the server through a link, while the block lasts."""
-    kit = next(site.rglob("fed_client.json"))
+    kit = next(site.rglob("startup/fed_client.json"))
     direct = kit.read_text(encoding="utf-8")
     target = json.loads(direct)["servers"][0]["service"]["target"]
     with Link(int(target.rpartition(":")[2])) as link:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tripheno.federation.child import words_of_child
-from tripheno.federation.launching import followed
+from tripheno.federation.launching import ending, followed
 
 SLEEPER = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
 PARENT = """
@@ -53,3 +53,10 @@ def test_a_child_whose_parent_ended_before_it_began_does_not_begin(sleeper):
 def test_the_engines_own_command_is_run_as_a_child_of_the_engine():
     found = followed(f"{sys.executable} -u -m nvflare.worker -m '/a folder' --set x=1")
     assert found.endswith(f"child {os.getpid()} nvflare.worker -m '/a folder' --set x=1")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(0, "ended"), (-9, "SIGKILL"), (-99, "ended by 99"), (3, "failed (3)")]
+)
+def test_how_a_job_ended_is_said_in_words(code, words):
+    assert words in ending(code)

@@ -209,7 +209,7 @@ def test_a_site_builds_our_classes_only_and_uploads_no_log(tmp_path):
     made = hardened_resources(default, tmp_path)
     assert made["class_allow_list"] == list(ALLOWED)
     assert made["allow_log_streaming"] is False
-    assert [one["id"] for one in made["components"]] == ["resource_manager"]
+    assert [one["id"] for one in made["components"]] == ["resource_manager", "app_deployer"]
     assert made["root"] == f"{tmp_path}/jobs"
     launcher = "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher"
     parts = [

@@ -1,0 +1,57 @@
+"""A machine that is lost in the middle of a study comes back from its backup."""
+
+import shutil
+from contextlib import ExitStack
+
+import pytest
+
+from tripheno.testing.fault_stage import Stage, federation_for_faults, undisturbed_factors
+from tripheno.testing.federation_processes import kill
+
+pytestmark = pytest.mark.verify
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    return federation_for_faults(tmp_path_factory.mktemp("restored"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(federation, tmp_path_factory):
+    return undisturbed_factors(federation, tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.mark.parametrize("whose", ["coordinator", "harbour"])
+def test_a_machine_restored_from_a_backup_ends_in_the_same_factors(
+    federation, undisturbed, tmp_path, whose
+):
+    place, backup = federation.folder / whose, tmp_path / "backup"
+    with ExitStack() as stack:
+        stage = Stage(federation, tmp_path / "run", stack)
+        stage.wait_for(12)
+        everyone = [stage.running, stage.server, *stage.hospitals.values()]
+        for process in everyone:
+            kill(process)
+            process.wait()
+        shutil.copytree(place, backup, symlinks=True)
+        shutil.rmtree(place)
+        shutil.copytree(backup, place, symlinks=True)
+        stage.start_all()
+        assert stage.finish() == undisturbed
+
+
+def test_an_older_backup_of_a_hospital_sets_the_study_back_and_changes_no_factor(
+    federation, undisturbed, tmp_path
+):
+    place, backup = federation.site("lakeside"), tmp_path / "backup"
+    with ExitStack() as stack:
+        stage = Stage(federation, tmp_path / "run", stack)
+        stage.wait_for(12)
+        shutil.copytree(place / "state" / "runs", backup)
+        stage.wait_for(40)
+        kill(stage.hospitals["lakeside"])
+        stage.hospitals["lakeside"].wait()
+        shutil.rmtree(place / "state" / "runs")
+        shutil.copytree(backup, place / "state" / "runs")
+        stage.enter(federation.join("lakeside"))
+        assert stage.finish() == undisturbed
