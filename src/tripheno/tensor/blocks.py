@@ -26,6 +26,7 @@ from tripheno.tensor import block_kernels as kernels
 from tripheno.tensor.error_kernels import errors_at_cells
 from tripheno.tensor.threads import in_chunks, patient_chunks
 from tripheno.tensor.vectors import BYTES, ROWS, WIDEST
+from tripheno.tensor.weights import WeightedPatients
 
 COUNTS = np.arange(256.0)
 LINE = 64  # bytes of a cache line
@@ -71,17 +72,13 @@ class Scratch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PatientBlocks:
+class PatientBlocks(WeightedPatients):
     """Answers what `Cells` answers, for tensors with two feature modes."""
 
     body: Body
     starts: np.ndarray  # of each patient's cells, if they were written out
     sizes: tuple[int, ...]
-
-    @property
-    def patients(self) -> int:
-        """Number of patient rows, those without cells included."""
-        return len(self.starts) - 1
+    weights: np.ndarray | None = None
 
     @property
     def nonzeros(self) -> int:
@@ -90,7 +87,7 @@ class PatientBlocks:
 
     @cached_property
     def squared_norm(self) -> float:
-        """‖O‖² = Σ count²: the error of a model that is zero."""
+        """‖O‖² = Σ w_i · count²: the error of a model that is zero."""
         nothing = [np.zeros((size, 1)) for size in self.sizes]
         return self.at_cells(nothing, np.zeros((self.patients, 1)))[0]
 
@@ -207,12 +204,13 @@ class PatientBlocks:
         wide = [_filled(matrix, stride, np.float64) for matrix in (gram, _inverse(gram))]
         gram = np.ascontiguousarray(gram)
         eigenvalues = np.linalg.eigvalsh(gram)
+        weights = self.each_weight
         refine = bool(eigenvalues[-1] > WELL_CONDITIONED * eigenvalues[0])
 
         def work(first: int, last: int, part: np.ndarray) -> None:
             kernels.solve_and_add(
                 self.body, table, *factors, stride, width, self._scratch(stride, table.dtype),
-                gram, *wide, refine, nonnegative, first, last, patients, part,
+                gram, *wide, refine, nonnegative, weights, first, last, patients, part,
             )  # fmt: skip
 
         total = self._sum_over_chunks(self.sizes[0], stride, work, table.dtype)
@@ -223,7 +221,7 @@ class PatientBlocks:
     ) -> np.ndarray:
         """MTTKRP of a feature mode, O₍ₙ₎Π; mode 0 is the first feature mode."""
         table, factors, stride, width = _in_vectors(features)
-        patients = np.ascontiguousarray(patient_factor, dtype=np.float64)
+        patients = self.weighted(patient_factor)
         kernel = (kernels.add_rows, kernels.add_columns)[mode]
 
         def work(first: int, last: int, part: np.ndarray) -> None:
@@ -238,14 +236,15 @@ class PatientBlocks:
     def at_cells(
         self, features: Sequence[np.ndarray], patient_factor: np.ndarray
     ) -> tuple[float, float]:
-        """Σ (model − count)² and Σ model · count over the cells that hold a count."""
+        """Σ w_i (model − count)² and Σ w_i · model · count over the cells that hold a count."""
         exact = [np.asarray(factor, dtype=np.float64) for factor in features]
         _, factors, stride, _ = _in_vectors(exact)
         patients = np.ascontiguousarray(patient_factor, dtype=np.float64)
+        weights = self.each_weight
 
         def work(first: int, last: int, part: np.ndarray) -> None:
             errors_at_cells(
-                self.body, *factors, patients, stride, self._scratch(stride),
+                self.body, *factors, patients, weights, stride, self._scratch(stride),
                 first, last, part,
             )  # fmt: skip
 

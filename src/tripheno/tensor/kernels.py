@@ -104,29 +104,29 @@ def mttkrp_feature(  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def model_at_cells(  # type: ignore[no-untyped-def]
-    starts, indices, values, stacked, offsets, patient_factor, first, last, out
+    starts, indices, values, stacked, offsets, patient_factor, weights, first, last, out
 ):
-    """``out`` = (Σ (model − count)², Σ model · count) over the stored cells."""
+    """``out`` += (Σ w_i (model − count)², Σ w_i · model · count) over the stored cells."""
     last_mode = indices.shape[1] - 1
-    weights = np.empty(stacked.shape[1])
-    squared = inner = 0.0
+    product = np.empty(stacked.shape[1])
     for i in range(first, last):
+        squared = inner = 0.0
         cell = starts[i]
         while cell < starts[i + 1]:
             end = _fibre_end(indices, cell, starts[i + 1])
-            weights[:] = patient_factor[i]
-            _multiply_others(indices, cell, stacked, offsets, -1, weights)
+            product[:] = patient_factor[i]
+            _multiply_others(indices, cell, stacked, offsets, -1, product)
             for c in range(cell, end):
                 row = offsets[last_mode] + indices[c, last_mode]
                 model = 0.0
-                for r in range(weights.shape[0]):
-                    model += weights[r] * stacked[row, r]
+                for r in range(product.shape[0]):
+                    model += product[r] * stacked[row, r]
                 count = np.float64(values[c])
                 squared += (model - count) ** 2
                 inner += model * count
             cell = end
-    out[0] = squared
-    out[1] = inner
+        out[0] += weights[i] * squared
+        out[1] += weights[i] * inner
 
 
 @bare_loop
