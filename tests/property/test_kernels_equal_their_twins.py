@@ -220,6 +220,24 @@ def test_nearly_singular_rows_meet_the_conditions_of_a_minimum(rank, seed, twins
         assert np.all(np.abs(slope[x > 0.0]) <= small)
 
 
+@pytest.mark.parametrize("guess", ["none", "all", "last", "others'"])
+@pytest.mark.parametrize("rank", [50, 200])
+def test_rows_of_many_components_meet_the_conditions_of_a_minimum(rank, guess):
+    """Alike components, a few of which each row has: what non-negative factors of counts give."""
+    rng = np.random.default_rng(rank)
+    half = rng.random((3 * rank, rank)) ** 4
+    truth = np.where(rng.random((60, rank)) < 0.3, rng.exponential(size=(60, rank)), 0.0)
+    gram = half.T @ half
+    rhs = (truth @ half.T + 0.3 * rng.normal(size=(60, 3 * rank))) @ half
+    first = {"none": None, "all": np.ones_like(rhs), "last": truth, "others'": truth[::-1]}[guess]
+    solved = solve_rows(rhs, gram, nonnegative=True, guess=first)
+    slope = solved @ gram - rhs
+    assert (solved >= 0.0).all()
+    assert slope.min() >= -1e-11 * rhs.max()
+    assert np.abs(slope[solved > 0.0]).max() <= 1e-11 * rhs.max()
+    assert 0.1 < (solved > 0.0).mean() < 0.6
+
+
 # ── threads ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -17,7 +17,8 @@ from tripheno.tensor.event_kernels import (
     add_events_to_rows,
     row_of_events,
 )
-from tripheno.tensor.kernels import bare_loop, inner_step, nonnegative_row
+from tripheno.tensor.kernels import bare_loop, inner_step
+from tripheno.tensor.nonnegative_kernels import nonnegative_row
 from tripheno.tensor.strips import (
     add_into,
     add_weighted,

@@ -198,7 +198,7 @@ class PatientBlocks(WeightedPatients):
         """The patient factor that fits best, and the MTTKRP of the first feature mode: one pass."""
         table, factors, stride, width = _in_vectors(features)
         rank = len(gram)
-        patients = np.ones((self.patients, rank))  # as a guess: every component takes part
+        patients = np.zeros((self.patients, rank))
         if guess is not None:
             patients[:] = guess
         wide = [_filled(matrix, stride, np.float64) for matrix in (gram, _inverse(gram))]
