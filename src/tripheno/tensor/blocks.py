@@ -24,12 +24,11 @@ from scipy.linalg.lapack import dposv
 from tripheno.tensor import block_building_kernels as building
 from tripheno.tensor import block_kernels as kernels
 from tripheno.tensor.error_kernels import errors_at_cells
-from tripheno.tensor.threads import in_chunks, patient_chunks
+from tripheno.tensor.threads import aligned, in_chunks, patient_chunks, sum_over_chunks
 from tripheno.tensor.vectors import BYTES, ROWS, WIDEST
 from tripheno.tensor.weights import WeightedPatients
 
 COUNTS = np.arange(256.0)
-LINE = 64  # bytes of a cache line
 WELL_CONDITIONED = 1e3  # an inverse of such a matrix solves to twelve digits and more
 
 
@@ -135,7 +134,7 @@ class PatientBlocks(WeightedPatients):
     def _chunks(self) -> list[tuple[int, int]]:
         body = self.body
         cost = building.costs(body)
-        return patient_chunks(np.concatenate([[0], np.cumsum(cost)]))
+        return patient_chunks(np.concatenate([[0], np.cumsum(cost)]), max(self.sizes))
 
     def _scratch(self, stride: int, dtype: Any = np.float64) -> Scratch:
         rows, columns, windows, block = self._largest
@@ -155,22 +154,12 @@ class PatientBlocks(WeightedPatients):
             np.empty(block, dtype=np.uint8),
         )
 
-    def _sum_over_chunks(
+    def _sum(
         self, rows: int, stride: int, work: Callable[..., None], dtype: Any = np.float64
     ) -> np.ndarray:
-        """Σ over chunks, in their order, of what ``work`` adds to an array of its own."""
-        line = LINE // np.dtype(dtype).itemsize
-        room = -(-rows * stride // line) * line  # every part begins with a cache line
-        parts = aligned(len(self._chunks) * room, dtype).reshape(-1, room)[:, : rows * stride]
-        number = {chunk: n for n, chunk in enumerate(self._chunks)}
-
-        def chunk(first: int, last: int) -> None:
-            part = parts[number[first, last]]
-            part[:] = 0.0
-            work(first, last, part)
-
-        in_chunks(self._chunks, chunk)
-        return np.asarray(parts.sum(axis=0, dtype=np.float64).reshape(rows, stride))
+        """Σ over chunks of what ``work`` adds to rows of zeros."""
+        total = sum_over_chunks(self._chunks, rows * stride, work, dtype)
+        return total.astype(np.float64, copy=False).reshape(rows, stride)
 
     # ── the products: in float32 where the factors are, in float64 otherwise ──────────────────
 
@@ -213,7 +202,7 @@ class PatientBlocks(WeightedPatients):
                 gram, *wide, refine, nonnegative, weights, first, last, patients, part,
             )  # fmt: skip
 
-        total = self._sum_over_chunks(self.sizes[0], stride, work, table.dtype)
+        total = self._sum(self.sizes[0], stride, work, table.dtype)
         return patients, np.ascontiguousarray(total[:, :rank])
 
     def feature_product(
@@ -230,7 +219,7 @@ class PatientBlocks(WeightedPatients):
                 self._scratch(stride, table.dtype), first, last, part,
             )  # fmt: skip
 
-        total = self._sum_over_chunks(self.sizes[mode], stride, work, table.dtype)
+        total = self._sum(self.sizes[mode], stride, work, table.dtype)
         return np.ascontiguousarray(total[:, : patients.shape[1]])
 
     def at_cells(
@@ -248,7 +237,7 @@ class PatientBlocks(WeightedPatients):
                 first, last, part,
             )  # fmt: skip
 
-        squared, inner = self._sum_over_chunks(1, 2, work)[0]
+        squared, inner = self._sum(1, 2, work)[0]
         return float(squared), float(inner)
 
 
@@ -285,10 +274,3 @@ def _filled(matrix: np.ndarray, stride: int, dtype: Any) -> np.ndarray:
     flat[:] = 0.0
     flat.reshape(len(matrix), stride)[:, : matrix.shape[1]] = matrix
     return flat
-
-
-def aligned(size: int, dtype: Any) -> np.ndarray:
-    """Room for numbers that begins with a cache line, so that no vector straddles two."""
-    room = np.empty(size * np.dtype(dtype).itemsize + LINE, dtype=np.uint8)
-    begin = -room.ctypes.data % LINE
-    return room[begin : begin + size * np.dtype(dtype).itemsize].view(dtype)

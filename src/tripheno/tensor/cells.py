@@ -11,7 +11,7 @@ import numpy as np
 from tripheno.errors import BadCells
 from tripheno.tensor import kernels
 from tripheno.tensor.rows import solve_rows
-from tripheno.tensor.threads import in_chunks, patient_chunks
+from tripheno.tensor.threads import in_chunks, patient_chunks, sum_over_chunks
 from tripheno.tensor.weights import WeightedPatients
 
 LARGEST_COUNT = 2**32 - 1
@@ -56,7 +56,7 @@ class Cells(WeightedPatients):
 
     @cached_property
     def _chunks(self) -> list[tuple[int, int]]:
-        return patient_chunks(self.starts)
+        return patient_chunks(self.starts, max(self.sizes))
 
     @cached_property
     def _offsets(self) -> np.ndarray:
@@ -96,23 +96,15 @@ class Cells(WeightedPatients):
         """MTTKRP of a feature mode, O₍ₙ₎Π; mode 0 is the first feature mode."""
         stacked, weighted = np.vstack(features), self.weighted(patient_factor)
 
-        def chunk(first: int, last: int) -> np.ndarray:
-            out = np.zeros((self.sizes[mode], stacked.shape[1]))
-            kernels.mttkrp_feature(
-                self.starts,
-                self.indices,
-                self.values,
-                stacked,
-                self._offsets,
-                weighted,
-                mode,
-                first,
-                last,
-                out,
-            )
-            return out
+        shape = (self.sizes[mode], stacked.shape[1])
 
-        return np.asarray(np.sum(in_chunks(self._chunks, chunk), axis=0))
+        def work(first: int, last: int, part: np.ndarray) -> None:
+            kernels.mttkrp_feature(
+                self.starts, self.indices, self.values, stacked, self._offsets,
+                weighted, mode, first, last, part.reshape(shape),
+            )  # fmt: skip
+
+        return sum_over_chunks(self._chunks, shape[0] * shape[1], work).reshape(shape)
 
     def at_cells(
         self, features: Sequence[np.ndarray], patient_factor: np.ndarray
@@ -120,23 +112,13 @@ class Cells(WeightedPatients):
         """Σ w_i (model − count)² and Σ w_i · model · count over the stored cells."""
         stacked, weights = np.vstack(features), self.each_weight
 
-        def chunk(first: int, last: int) -> np.ndarray:
-            out = np.zeros(2)
+        def work(first: int, last: int, part: np.ndarray) -> None:
             kernels.model_at_cells(
-                self.starts,
-                self.indices,
-                self.values,
-                stacked,
-                self._offsets,
-                patient_factor,
-                weights,
-                first,
-                last,
-                out,
-            )
-            return out
+                self.starts, self.indices, self.values, stacked, self._offsets,
+                patient_factor, weights, first, last, part,
+            )  # fmt: skip
 
-        squared, inner = np.sum(in_chunks(self._chunks, chunk), axis=0)
+        squared, inner = sum_over_chunks(self._chunks, 2, work)
         return float(squared), float(inner)
 
 

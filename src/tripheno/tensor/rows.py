@@ -36,7 +36,7 @@ def solve_rows(
     if not nonnegative:
         return np.ascontiguousarray(cho_solve(cho_factor(gram), rhs.T).T)
     out = np.zeros_like(rhs) if guess is None else guess.copy()
-    steps = np.arange(len(rhs) + 1) * 100  # about a hundred cells' worth of work in a row
+    steps = np.arange(len(rhs) + 1) * 10 * len(gram)  # a row is worth about ten cells a component
     in_chunks(
         patient_chunks(steps),
         lambda first, last: nonnegative_rows(rhs, gram, first, last, out),
