@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from tripheno.tensor.kernels import bare_loop
+from tripheno.tensor.kernels import STEP
 
 SWEEPS = 8  # of coordinate descent before a factorisation; fewer once no coordinate comes or goes
 GUESSES = 4  # until coordinates are let in one by one, which always ends
@@ -22,7 +22,8 @@ PANEL = 4  # rows of the triangle that are taken off the rest together
 ENOUGH = 1e-13  # of the largest right-hand side: a slope that is zero but for round-off
 
 # Products and sums may be rounded once; no order of sums is changed.
-step: Any = njit(nogil=True, cache=True, _nrt=False, fastmath={"contract"}, forceinline=True)  # type: ignore[call-overload]
+step: Any = njit(**STEP, fastmath={"contract"}, forceinline=True)  # type: ignore[call-overload]
+called: Any = njit(**STEP)  # type: ignore[call-overload]
 
 
 @step
@@ -60,7 +61,7 @@ def _slopes(b, gram, x, slopes):  # type: ignore[no-untyped-def]
             _take_off(slopes, x[r], gram[r], 0, rank)
 
 
-@bare_loop
+@called
 def _positions(inside, passive):  # type: ignore[no-untyped-def]
     """The coordinates inside, in order, and how many they are."""
     size = 0
@@ -110,7 +111,7 @@ def _factorise(gram, passive, size, upper):  # type: ignore[no-untyped-def]
         begin = end
 
 
-@bare_loop
+@called
 def _solve_passive(gram, rhs, passive, size, upper, solution):  # type: ignore[no-untyped-def]
     """Cholesky solve of the equations of the passive coordinates only."""
     _factorise(gram, passive, size, upper)
@@ -126,7 +127,7 @@ def _solve_passive(gram, rhs, passive, size, upper, solution):  # type: ignore[n
         solution[k] = total * upper[k, k]
 
 
-@bare_loop
+@called
 def _best_of_guess(b, gram, x, upper, passive, solution, inside):  # type: ignore[no-untyped-def]
     """The positive coordinates, less what comes out negative, each to its best."""
     rank = gram.shape[0]
@@ -147,7 +148,7 @@ def _best_of_guess(b, gram, x, upper, passive, solution, inside):  # type: ignor
         x[passive[a]] = solution[a]
 
 
-@bare_loop
+@called
 def _steepest(slopes, inside, above, rank):  # type: ignore[no-untyped-def]
     """The coordinate outside whose slope is largest and above a bound; −1 if none is."""
     chosen = -1
@@ -158,7 +159,7 @@ def _steepest(slopes, inside, above, rank):  # type: ignore[no-untyped-def]
     return chosen
 
 
-@bare_loop
+@called
 def _walk(b, gram, x, upper, passive, solution, inside):  # type: ignore[no-untyped-def]
     """From x to the best of the coordinates inside, dropping what blocks the way."""
     rank = gram.shape[0]
@@ -183,7 +184,7 @@ def _walk(b, gram, x, upper, passive, solution, inside):  # type: ignore[no-unty
             x[r] = max(moved, 0.0)
 
 
-@bare_loop
+@called
 def nonnegative_row(b, gram, x, upper, passive, solution, slopes, inside):  # type: ignore[no-untyped-def]
     """X = argmin_{x≥0} xᵀGx − 2xᵀb, by active sets (Lawson–Hanson on the Gram).
 
