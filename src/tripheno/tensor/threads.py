@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 CELLS_PER_CHUNK = 100_000  # about a third of a millisecond at rank 10
-CELLS_PER_ROW = 128  # of the sums a chunk keeps for itself: with fewer those cost a tenth and more
+CELLS_PER_ROW = 128  # for each row of sums that a chunk clears, keeps for itself and adds up
 LINE = 64  # bytes of a cache line
 
 Result = TypeVar("Result")
