@@ -121,6 +121,7 @@ def test_cutting_the_patients_into_chunks_changes_round_off_only(
     tensor, dense, features, patients = draw_tensor(data, feature_modes, 3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "CELLS_PER_CHUNK", cells_per_chunk)
+        patch.setattr(threads, "CELLS_PER_ROW", 0)
         products = [tensor.cells.patient_product(features)] + [
             tensor.cells.feature_product(features, patients, n) for n in range(feature_modes)
         ]
@@ -220,6 +221,24 @@ def test_nearly_singular_rows_meet_the_conditions_of_a_minimum(rank, seed, twins
         assert np.all(np.abs(slope[x > 0.0]) <= small)
 
 
+@pytest.mark.parametrize("guess", ["none", "all", "last", "others'"])
+@pytest.mark.parametrize("rank", [50, 200])
+def test_rows_of_many_components_meet_the_conditions_of_a_minimum(rank, guess):
+    """Alike components, a few of which each row has: what non-negative factors of counts give."""
+    rng = np.random.default_rng(rank)
+    half = rng.random((3 * rank, rank)) ** 4
+    truth = np.where(rng.random((60, rank)) < 0.3, rng.exponential(size=(60, rank)), 0.0)
+    gram = half.T @ half
+    rhs = (truth @ half.T + 0.3 * rng.normal(size=(60, 3 * rank))) @ half
+    first = {"none": None, "all": np.ones_like(rhs), "last": truth, "others'": truth[::-1]}[guess]
+    solved = solve_rows(rhs, gram, nonnegative=True, guess=first)
+    slope = solved @ gram - rhs
+    assert (solved >= 0.0).all()
+    assert slope.min() >= -1e-11 * rhs.max()
+    assert np.abs(slope[solved > 0.0]).max() <= 1e-11 * rhs.max()
+    assert 0.1 < (solved > 0.0).mean() < 0.6
+
+
 # ── threads ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -271,7 +290,43 @@ def test_chunks_cover_every_patient_once_in_order(lengths, per_chunk):
         patch.setattr(threads, "CELLS_PER_CHUNK", per_chunk)
         chunks = threads.patient_chunks(starts)
     assert [i for first, last in chunks for i in range(first, last)] == list(range(len(lengths)))
-    assert 1 <= len(chunks) <= threads.MOST_CHUNKS
+    assert 1 <= len(chunks) <= max(1, starts[-1] // per_chunk)
+
+
+def test_chunks_grow_in_number_with_the_data_and_in_size_with_the_sums_they_keep():
+    starts = np.arange(10_001) * 1_000
+    assert len(threads.patient_chunks(starts)) == 100
+    assert len(threads.patient_chunks(10 * starts)) == 1_000
+    assert len(threads.patient_chunks(starts, 3_229)) == 24
+
+
+@given(count=st.integers(1, 40), workers=st.integers(1, 5), seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=50, deadline=None)
+def test_a_sum_over_chunks_is_a_fixed_tree_whoever_adds(count, workers, seed):
+    numbers = np.random.default_rng(seed).normal(size=(count, 3))
+
+    def plain(parts):
+        """Neighbours two by two, and those again, until one is left."""
+        if len(parts) == 1:
+            return parts[0]
+        pairs = [sum(parts[n : n + 2][1:], parts[n]) for n in range(0, len(parts), 2)]
+        return plain(pairs)
+
+    def work(first, last, part):
+        part += numbers[first:last].sum(axis=0)
+
+    with threads.limited_to(workers):
+        total = threads.sum_over_chunks([(n, n + 1) for n in range(count)], 3, work)
+    assert total.tobytes() == plain(list(numbers)).tobytes()
+
+
+def test_a_fault_in_one_chunk_is_raised():
+    def work(first, last):
+        if first == 3:
+            raise ValueError("chunk 3")
+
+    with pytest.raises(ValueError, match="chunk 3"):
+        threads.in_chunks([(n, n + 1) for n in range(9)], work)
 
 
 def test_a_hospital_without_patients_contributes_zeros():

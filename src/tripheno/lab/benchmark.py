@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from tripheno.records.synthetic_presets import seed_paper_settings
 from tripheno.tensor.block_building import in_blocks
 from tripheno.tensor.cells import Cells
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import gram_of_others
+from tripheno.tensor.factors import gram_of_others, unit_columns
+from tripheno.tensor.rows import regular, solve_rows
 from tripheno.tensor.threads import in_chunks, limited_to
 from tripheno.tensor.warm_up import warm_up
 
@@ -265,9 +267,32 @@ def _alone(work: Work) -> Work:
 
 
 def _ranks(cells: Any, case: Case, plan: BenchmarkPlan) -> dict[str, float]:
+    """Iterations of several ranks; the non-negative ones as a fit meets them: first, then later."""
     works = {}
     for rank in case.ranks:
         rng = np.random.default_rng(rank)
-        features = [rng.random((size, rank)) for size in cells.sizes]
-        works[str(rank)] = _iteration(cells, features, gram_of_others(features))
+        start = [rng.random((size, rank)) for size in cells.sizes]
+        works[str(rank)] = partial(_update_all, cells, start, None, nonnegative=False)
+        works[f"{rank}, non-negative, first"] = partial(_update_all, cells, start, None)
+        before: tuple[list[np.ndarray], np.ndarray | None] = (start, None)
+        for _ in range(5):
+            before = _update_all(cells, *before)
+        works[f"{rank}, non-negative, later"] = partial(_update_all, cells, *before)
     return {rank: best["wall"] for rank, best in interleaved(works, plan.repeats).items()}
+
+
+def _update_all(
+    cells: Any, features: list[np.ndarray], guess: np.ndarray | None, *, nonnegative: bool = True
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """A whole iteration, the features' solves included; patients of the last one are the guess."""
+    features = list(features)
+    gram, _ = regular(gram_of_others(features))
+    patients, product = cells.update_patients(features, gram, nonnegative=nonnegative, guess=guess)
+    for mode in range(len(features)):
+        if mode > 0:
+            product = cells.feature_product(features, patients, mode)
+        gram, _ = regular(cells.patient_gram(patients) * gram_of_others(features, mode))
+        solved = solve_rows(product, gram, nonnegative=nonnegative)
+        features[mode], lengths = unit_columns(solved)
+        patients = patients * lengths
+    return features, patients

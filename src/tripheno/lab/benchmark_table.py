@@ -118,7 +118,7 @@ def _tensor(name: str, tensor: dict[str, Any]) -> list[str]:
     lines += ["", f"Useful multiply-adds: {100 * tensor['share_of_peak']:.0f} % of the peak."]
     if tensor["ranks"]:
         by_rank = (f"{rank}: {1e3 * wall:.1f} ms" for rank, wall in tensor["ranks"].items())
-        lines.append(f"By rank: {', '.join(by_rank)}.")
+        lines.append(f"By rank: {'; '.join(by_rank)}.")
     if tensor["building"]:
         both = (
             f"{who} {took['wall']:.2f} s (CPU {took['cpu']:.2f} s, {took['megabytes']:,.0f} MB)"

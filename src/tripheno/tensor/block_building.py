@@ -13,6 +13,7 @@ from tripheno.tensor.blocks import Body, PatientBlocks
 from tripheno.tensor.cells import Cells
 from tripheno.tensor.threads import in_chunks, patient_chunks
 from tripheno.tensor.vectors import ROWS
+from tripheno.tensor.weights import joined_weights
 
 # Cycles of one pass at rank 10, about: a dense cell, an entry, an event of a window.
 CYCLES_OF_A_CELL, CYCLES_OF_AN_ENTRY, CYCLES_OF_AN_EVENT = 2, 12, 12
@@ -53,7 +54,7 @@ def in_blocks(cells: Cells) -> PatientBlocks | Cells:
             body, cells.starts, cells.indices, cells.values, sizes, first, last
         ),
     )
-    return logged(PatientBlocks(body, cells.starts, cells.sizes))
+    return logged(PatientBlocks(body, cells.starts, cells.sizes, cells.weights))
 
 
 def blocks_of_windows(
@@ -136,7 +137,7 @@ def joined(parts: Sequence[PatientBlocks]) -> PatientBlocks:
         starts = name.endswith("_starts") or name in {"window_rows", "window_columns"}
         columns.append(_joined_starts(arrays) if starts else np.concatenate(arrays))
     cell_starts = _joined_starts([part.starts for part in parts])
-    return PatientBlocks(Body(*columns), cell_starts, parts[0].sizes)
+    return PatientBlocks(Body(*columns), cell_starts, parts[0].sizes, joined_weights(parts))
 
 
 def selected(blocks: PatientBlocks, rows: np.ndarray) -> PatientBlocks:
@@ -172,7 +173,9 @@ def selected(blocks: PatientBlocks, rows: np.ndarray) -> PatientBlocks:
     for name, events in (("window_rows", "event_rows"), ("window_columns", "event_columns")):
         parts[name] = lengths(name, body.window_starts)
         parts[events] = copied(events, getattr(body, name)[body.window_starts])
-    return PatientBlocks(Body(**parts), starts_of(np.diff(blocks.starts)[rows]), blocks.sizes)
+    weights = None if blocks.weights is None else blocks.weights[rows]
+    cell_starts = starts_of(np.diff(blocks.starts)[rows])
+    return PatientBlocks(Body(**parts), cell_starts, blocks.sizes, weights)
 
 
 def _joined_starts(arrays: Sequence[np.ndarray]) -> np.ndarray:

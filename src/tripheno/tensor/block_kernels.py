@@ -17,7 +17,8 @@ from tripheno.tensor.event_kernels import (
     add_events_to_rows,
     row_of_events,
 )
-from tripheno.tensor.kernels import bare_loop, inner_step, nonnegative_row
+from tripheno.tensor.kernels import bare_loop, inner_step
+from tripheno.tensor.nonnegative_kernels import nonnegative_row
 from tripheno.tensor.strips import (
     add_into,
     add_weighted,
@@ -258,13 +259,13 @@ def patient_rows(  # type: ignore[no-untyped-def]
 @bare_loop
 def solve_and_add(  # type: ignore[no-untyped-def]
     body, table, first_factor, second_factor, stride, width, scratch,
-    gram, wide_gram, inverse, refine, nonnegative, first, last, patients, out,
+    gram, wide_gram, inverse, refine, nonnegative, weights, first, last, patients, out,
 ):  # fmt: skip
     """One pass: each patient's row is computed, solved, and added to the first feature mode.
 
     X_i C is made once and used twice while it is in the first cache. ``patients`` holds the guess
     on entry and the solution on return; ``wide_gram`` and ``inverse``, filled to
-    whole vectors, serve the solve without constraint.
+    whole vectors, serve the solve without constraint. A patient adds ``weights[i]`` times the row.
     """
     rank = gram.shape[0]
     rhs, solution = scratch.rhs, scratch.solution
@@ -282,7 +283,7 @@ def solve_and_add(  # type: ignore[no-untyped-def]
             for r in range(rank):
                 patients[i, r] = solution[r]
         for r in range(rank):
-            scratch.scale[r] = patients[i, r]
+            scratch.scale[r] = weights[i] * patients[i, r]
         _add_to_rows(body, i, second_factor, stride, width, scratch, out)
 
 

@@ -24,11 +24,11 @@ from scipy.linalg.lapack import dposv
 from tripheno.tensor import block_building_kernels as building
 from tripheno.tensor import block_kernels as kernels
 from tripheno.tensor.error_kernels import errors_at_cells
-from tripheno.tensor.threads import in_chunks, patient_chunks
+from tripheno.tensor.threads import aligned, in_chunks, patient_chunks, sum_over_chunks
 from tripheno.tensor.vectors import BYTES, ROWS, WIDEST
+from tripheno.tensor.weights import WeightedPatients
 
 COUNTS = np.arange(256.0)
-LINE = 64  # bytes of a cache line
 WELL_CONDITIONED = 1e3  # an inverse of such a matrix solves to twelve digits and more
 
 
@@ -71,17 +71,13 @@ class Scratch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PatientBlocks:
+class PatientBlocks(WeightedPatients):
     """Answers what `Cells` answers, for tensors with two feature modes."""
 
     body: Body
     starts: np.ndarray  # of each patient's cells, if they were written out
     sizes: tuple[int, ...]
-
-    @property
-    def patients(self) -> int:
-        """Number of patient rows, those without cells included."""
-        return len(self.starts) - 1
+    weights: np.ndarray | None = None
 
     @property
     def nonzeros(self) -> int:
@@ -90,7 +86,7 @@ class PatientBlocks:
 
     @cached_property
     def squared_norm(self) -> float:
-        """‖O‖² = Σ count²: the error of a model that is zero."""
+        """‖O‖² = Σ w_i · count²: the error of a model that is zero."""
         nothing = [np.zeros((size, 1)) for size in self.sizes]
         return self.at_cells(nothing, np.zeros((self.patients, 1)))[0]
 
@@ -138,7 +134,7 @@ class PatientBlocks:
     def _chunks(self) -> list[tuple[int, int]]:
         body = self.body
         cost = building.costs(body)
-        return patient_chunks(np.concatenate([[0], np.cumsum(cost)]))
+        return patient_chunks(np.concatenate([[0], np.cumsum(cost)]), max(self.sizes))
 
     def _scratch(self, stride: int, dtype: Any = np.float64) -> Scratch:
         rows, columns, windows, block = self._largest
@@ -158,22 +154,12 @@ class PatientBlocks:
             np.empty(block, dtype=np.uint8),
         )
 
-    def _sum_over_chunks(
+    def _sum(
         self, rows: int, stride: int, work: Callable[..., None], dtype: Any = np.float64
     ) -> np.ndarray:
-        """Σ over chunks, in their order, of what ``work`` adds to an array of its own."""
-        line = LINE // np.dtype(dtype).itemsize
-        room = -(-rows * stride // line) * line  # every part begins with a cache line
-        parts = aligned(len(self._chunks) * room, dtype).reshape(-1, room)[:, : rows * stride]
-        number = {chunk: n for n, chunk in enumerate(self._chunks)}
-
-        def chunk(first: int, last: int) -> None:
-            part = parts[number[first, last]]
-            part[:] = 0.0
-            work(first, last, part)
-
-        in_chunks(self._chunks, chunk)
-        return np.asarray(parts.sum(axis=0, dtype=np.float64).reshape(rows, stride))
+        """Σ over chunks of what ``work`` adds to rows of zeros."""
+        total = sum_over_chunks(self._chunks, rows * stride, work, dtype)
+        return total.astype(np.float64, copy=False).reshape(rows, stride)
 
     # ── the products: in float32 where the factors are, in float64 otherwise ──────────────────
 
@@ -201,21 +187,22 @@ class PatientBlocks:
         """The patient factor that fits best, and the MTTKRP of the first feature mode: one pass."""
         table, factors, stride, width = _in_vectors(features)
         rank = len(gram)
-        patients = np.ones((self.patients, rank))  # as a guess: every component takes part
+        patients = np.zeros((self.patients, rank))
         if guess is not None:
             patients[:] = guess
         wide = [_filled(matrix, stride, np.float64) for matrix in (gram, _inverse(gram))]
         gram = np.ascontiguousarray(gram)
         eigenvalues = np.linalg.eigvalsh(gram)
+        weights = self.each_weight
         refine = bool(eigenvalues[-1] > WELL_CONDITIONED * eigenvalues[0])
 
         def work(first: int, last: int, part: np.ndarray) -> None:
             kernels.solve_and_add(
                 self.body, table, *factors, stride, width, self._scratch(stride, table.dtype),
-                gram, *wide, refine, nonnegative, first, last, patients, part,
+                gram, *wide, refine, nonnegative, weights, first, last, patients, part,
             )  # fmt: skip
 
-        total = self._sum_over_chunks(self.sizes[0], stride, work, table.dtype)
+        total = self._sum(self.sizes[0], stride, work, table.dtype)
         return patients, np.ascontiguousarray(total[:, :rank])
 
     def feature_product(
@@ -223,7 +210,7 @@ class PatientBlocks:
     ) -> np.ndarray:
         """MTTKRP of a feature mode, O₍ₙ₎Π; mode 0 is the first feature mode."""
         table, factors, stride, width = _in_vectors(features)
-        patients = np.ascontiguousarray(patient_factor, dtype=np.float64)
+        patients = self.weighted(patient_factor)
         kernel = (kernels.add_rows, kernels.add_columns)[mode]
 
         def work(first: int, last: int, part: np.ndarray) -> None:
@@ -232,24 +219,25 @@ class PatientBlocks:
                 self._scratch(stride, table.dtype), first, last, part,
             )  # fmt: skip
 
-        total = self._sum_over_chunks(self.sizes[mode], stride, work, table.dtype)
+        total = self._sum(self.sizes[mode], stride, work, table.dtype)
         return np.ascontiguousarray(total[:, : patients.shape[1]])
 
     def at_cells(
         self, features: Sequence[np.ndarray], patient_factor: np.ndarray
     ) -> tuple[float, float]:
-        """Σ (model − count)² and Σ model · count over the cells that hold a count."""
+        """Σ w_i (model − count)² and Σ w_i · model · count over the cells that hold a count."""
         exact = [np.asarray(factor, dtype=np.float64) for factor in features]
         _, factors, stride, _ = _in_vectors(exact)
         patients = np.ascontiguousarray(patient_factor, dtype=np.float64)
+        weights = self.each_weight
 
         def work(first: int, last: int, part: np.ndarray) -> None:
             errors_at_cells(
-                self.body, *factors, patients, stride, self._scratch(stride),
+                self.body, *factors, patients, weights, stride, self._scratch(stride),
                 first, last, part,
             )  # fmt: skip
 
-        squared, inner = self._sum_over_chunks(1, 2, work)[0]
+        squared, inner = self._sum(1, 2, work)[0]
         return float(squared), float(inner)
 
 
@@ -286,10 +274,3 @@ def _filled(matrix: np.ndarray, stride: int, dtype: Any) -> np.ndarray:
     flat[:] = 0.0
     flat.reshape(len(matrix), stride)[:, : matrix.shape[1]] = matrix
     return flat
-
-
-def aligned(size: int, dtype: Any) -> np.ndarray:
-    """Room for numbers that begins with a cache line, so that no vector straddles two."""
-    room = np.empty(size * np.dtype(dtype).itemsize + LINE, dtype=np.uint8)
-    begin = -room.ctypes.data % LINE
-    return room[begin : begin + size * np.dtype(dtype).itemsize].view(dtype)

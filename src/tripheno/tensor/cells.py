@@ -11,14 +11,15 @@ import numpy as np
 from tripheno.errors import BadCells
 from tripheno.tensor import kernels
 from tripheno.tensor.rows import solve_rows
-from tripheno.tensor.threads import in_chunks, patient_chunks
+from tripheno.tensor.threads import in_chunks, patient_chunks, sum_over_chunks
+from tripheno.tensor.weights import WeightedPatients
 
 LARGEST_COUNT = 2**32 - 1
 LARGEST_SIZE = 2**31 - 1  # positions are stored as 32-bit numbers
 
 
 @dataclass(frozen=True)
-class Cells:
+class Cells(WeightedPatients):
     """A patient's cells stand between ``starts[i]`` and ``starts[i+1]``; features as indices.
 
     This is the seam for other storages: whatever answers the same five questions (``nonzeros``,
@@ -29,6 +30,7 @@ class Cells:
     indices: np.ndarray
     values: np.ndarray
     sizes: tuple[int, ...]
+    weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         largest = int(self.values.max(initial=0))
@@ -40,23 +42,21 @@ class Cells:
         object.__setattr__(self, "starts", np.ascontiguousarray(self.starts, dtype=np.int64))
 
     @property
-    def patients(self) -> int:
-        """Number of patient rows, those without cells included."""
-        return len(self.starts) - 1
-
-    @property
     def nonzeros(self) -> int:
         """Number of stored cells."""
         return len(self.values)
 
     @cached_property
     def squared_norm(self) -> float:
-        """‖O‖² = Σ count²."""
-        return float(np.sum(np.square(self.values, dtype=np.float64)))
+        """‖O‖² = Σ w_i · count²."""
+        squares = np.square(self.values, dtype=np.float64)
+        if self.weights is not None:
+            squares *= np.repeat(self.weights, np.diff(self.starts))
+        return float(np.sum(squares))
 
     @cached_property
     def _chunks(self) -> list[tuple[int, int]]:
-        return patient_chunks(self.starts)
+        return patient_chunks(self.starts, max(self.sizes))
 
     @cached_property
     def _offsets(self) -> np.ndarray:
@@ -94,48 +94,31 @@ class Cells:
         self, features: Sequence[np.ndarray], patient_factor: np.ndarray, mode: int
     ) -> np.ndarray:
         """MTTKRP of a feature mode, O₍ₙ₎Π; mode 0 is the first feature mode."""
-        stacked = np.vstack(features)
+        stacked, weighted = np.vstack(features), self.weighted(patient_factor)
 
-        def chunk(first: int, last: int) -> np.ndarray:
-            out = np.zeros((self.sizes[mode], stacked.shape[1]))
+        shape = (self.sizes[mode], stacked.shape[1])
+
+        def work(first: int, last: int, part: np.ndarray) -> None:
             kernels.mttkrp_feature(
-                self.starts,
-                self.indices,
-                self.values,
-                stacked,
-                self._offsets,
-                patient_factor,
-                mode,
-                first,
-                last,
-                out,
-            )
-            return out
+                self.starts, self.indices, self.values, stacked, self._offsets,
+                weighted, mode, first, last, part.reshape(shape),
+            )  # fmt: skip
 
-        return np.asarray(np.sum(in_chunks(self._chunks, chunk), axis=0))
+        return sum_over_chunks(self._chunks, shape[0] * shape[1], work).reshape(shape)
 
     def at_cells(
         self, features: Sequence[np.ndarray], patient_factor: np.ndarray
     ) -> tuple[float, float]:
-        """Σ (model − count)² and Σ model · count over the stored cells."""
-        stacked = np.vstack(features)
+        """Σ w_i (model − count)² and Σ w_i · model · count over the stored cells."""
+        stacked, weights = np.vstack(features), self.each_weight
 
-        def chunk(first: int, last: int) -> np.ndarray:
-            out = np.zeros(2)
+        def work(first: int, last: int, part: np.ndarray) -> None:
             kernels.model_at_cells(
-                self.starts,
-                self.indices,
-                self.values,
-                stacked,
-                self._offsets,
-                patient_factor,
-                first,
-                last,
-                out,
-            )
-            return out
+                self.starts, self.indices, self.values, stacked, self._offsets,
+                patient_factor, weights, first, last, part,
+            )  # fmt: skip
 
-        squared, inner = np.sum(in_chunks(self._chunks, chunk), axis=0)
+        squared, inner = sum_over_chunks(self._chunks, 2, work)
         return float(squared), float(inner)
 
 

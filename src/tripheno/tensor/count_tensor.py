@@ -18,6 +18,7 @@ from tripheno.tensor.block_building import in_blocks, joined, selected
 from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells, sorted_cells
 from tripheno.tensor.counting import count_events
+from tripheno.tensor.weights import joined_weights
 from tripheno.vocabulary.axis import Axis, axis_of_events
 
 
@@ -64,7 +65,7 @@ class CountTensor:
 
     @property
     def squared_norm(self) -> float:
-        """‖O‖²."""
+        """‖O‖², each patient's part by the patient's weight."""
         return self.cells.squared_norm
 
     # ── ways in ───────────────────────────────────────────────────────────────────────────────
@@ -189,7 +190,7 @@ class CountTensor:
         shape = (self.patients, *(axis.size for axis in axes))
         values = self.cells.values[kept].astype(np.int64)
         cells = sorted_cells(self.patient_of_cell[kept], indices[kept], values, shape)
-        return CountTensor(tuple(axes), cells)
+        return CountTensor(tuple(axes), replace(cells, weights=self.cells.weights))
 
     @property
     def patient_of_cell(self) -> np.ndarray:
@@ -210,9 +211,20 @@ class CountTensor:
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         chosen = np.repeat(self.cells.starts[:-1][rows], lengths) + within
         cells = Cells(
-            starts, self.cells.indices[chosen], self.cells.values[chosen], self.cells.sizes
+            starts,
+            self.cells.indices[chosen],
+            self.cells.values[chosen],
+            self.cells.sizes,
+            None if self.cells.weights is None else self.cells.weights[rows],
         )
         return CountTensor(self.axes, cells)
+
+    def with_weights(self, weights: np.ndarray | None) -> CountTensor:
+        """The same counts, patient i taking part in every sum with ``weights[i]``; None for 1 each.
+
+        The objective is Σ_i w_i‖X_i − O_i‖². A patient's own row does not depend on the weight.
+        """
+        return replace(self, cells=self.cells.with_weights(weights))
 
     def drop_unused(self) -> CountTensor:
         """Without the patients and codes that take part in no cell."""
@@ -228,7 +240,8 @@ class CountTensor:
         busy = np.diff(self.cells.starts) > 0
         starts = np.concatenate([self.cells.starts[:-1][busy], self.cells.starts[-1:]])
         sizes = tuple(axis.size for axis in axes)
-        cells = Cells(starts, np.column_stack(columns), self.cells.values, sizes)
+        weights = None if self.cells.weights is None else self.cells.weights[busy]
+        cells = Cells(starts, np.column_stack(columns), self.cells.values, sizes, weights)
         return CountTensor(tuple(axes), cells)
 
     def to_tensorly(self) -> np.ndarray:
@@ -255,6 +268,7 @@ def pooled(tensors: Sequence[CountTensor]) -> CountTensor:
         np.concatenate([tensor.cells.indices for tensor in tensors]),
         np.concatenate([tensor.cells.values for tensor in tensors]),
         tensors[0].cells.sizes,
+        joined_weights([tensor.cells for tensor in tensors]),
     )
     return CountTensor(axes, cells)
 

@@ -48,8 +48,8 @@ def _four_components(turned, right, r, place, one, other):  # type: ignore[no-un
 
 
 @inner_step
-def _panel_errors(dense, at, panels, columns, left, right, stride, turned, out):  # type: ignore[no-untyped-def]
-    """Add Σ (filled · model − count)² and Σ model · count of a block; four rows make a vector."""
+def _panel_errors(dense, at, panels, columns, left, right, stride, turned, weight, out):  # type: ignore[no-untyped-def]
+    """Add Σ (filled · model − count)², Σ model · count of a block; four rows make a vector."""
     squared, inner = spread(0.0), spread(0.0)
     unit, minus = spread(1.0), spread(-1.0)
     at, width = np.uint64(at), np.uint64(stride)
@@ -69,12 +69,12 @@ def _panel_errors(dense, at, panels, columns, left, right, stride, turned, out):
             inner = fma(model, count, inner)
             at += np.uint64(ROWS)
             place += width
-    out[0] += lane_sum(squared)
-    out[1] += lane_sum(inner)
+    out[0] += weight * lane_sum(squared)
+    out[1] += weight * lane_sum(inner)
 
 
 @inner_step
-def _entry_errors(body, i, left, right, stride, out):  # type: ignore[no-untyped-def]
+def _entry_errors(body, i, left, right, stride, weight, out):  # type: ignore[no-untyped-def]
     """The same for a patient whose cells are kept one by one."""
     for e in range(body.entry_starts[i], body.entry_starts[i + 1]):
         model = 0.0
@@ -83,15 +83,15 @@ def _entry_errors(body, i, left, right, stride, out):  # type: ignore[no-untyped
         for r in range(stride):
             model += left[a + r] * right[b + r]
         count = np.float64(body.entry_values[e])
-        out[0] += (model - count) ** 2
-        out[1] += model * count
+        out[0] += weight * (model - count) ** 2
+        out[1] += weight * model * count
 
 
 @bare_loop
 def errors_at_cells(  # type: ignore[no-untyped-def]
-    body, first_factor, second_factor, patients, stride, scratch, first, last, out
+    body, first_factor, second_factor, patients, weights, stride, scratch, first, last, out
 ):
-    """Out += (Σ (model − count)², Σ model · count) over the cells that hold a count."""
+    """Out += (Σ w_i (model − count)², Σ w_i · model · count) over the cells that hold a count."""
     rank = patients.shape[1]
     left, right, scale = scratch.rows, scratch.columns, scratch.scale
     turned, expanded = scratch.turned, scratch.expanded
@@ -113,5 +113,5 @@ def errors_at_cells(  # type: ignore[no-untyped-def]
             counts, at = expanded, 0
         elif at == body.dense_starts[i + 1]:
             panels = 0  # there are entries only
-            _entry_errors(body, i, left, right, stride, out)
-        _panel_errors(counts, at, panels, columns, left, right, stride, turned, out)
+            _entry_errors(body, i, left, right, stride, weights[i], out)
+        _panel_errors(counts, at, panels, columns, left, right, stride, turned, weights[i], out)

@@ -19,8 +19,10 @@ from numba import njit
 # threads that count the same arrays for every patient would wait for each other.
 bare_loop: Any = njit(nogil=True, cache=True, _nrt=False)  # type: ignore[call-overload]
 # For the steps inside such loops: a call that hands over all arrays of a body costs more than the
-# work on a patient with few events.
-inner_step: Any = njit(nogil=True, cache=True, _nrt=False, forceinline=True)  # type: ignore[call-overload]
+# work on a patient with few events. Nothing but compiled loops calls them, so no door from Python
+# is compiled for them, and whoever keeps a loop keeps its steps.
+STEP = {"nogil": True, "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+inner_step: Any = njit(**STEP, forceinline=True)  # type: ignore[call-overload]
 
 
 @inner_step
@@ -104,137 +106,26 @@ def mttkrp_feature(  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def model_at_cells(  # type: ignore[no-untyped-def]
-    starts, indices, values, stacked, offsets, patient_factor, first, last, out
+    starts, indices, values, stacked, offsets, patient_factor, weights, first, last, out
 ):
-    """``out`` = (Σ (model − count)², Σ model · count) over the stored cells."""
+    """``out`` += (Σ w_i (model − count)², Σ w_i · model · count) over the stored cells."""
     last_mode = indices.shape[1] - 1
-    weights = np.empty(stacked.shape[1])
-    squared = inner = 0.0
+    product = np.empty(stacked.shape[1])
     for i in range(first, last):
+        squared = inner = 0.0
         cell = starts[i]
         while cell < starts[i + 1]:
             end = _fibre_end(indices, cell, starts[i + 1])
-            weights[:] = patient_factor[i]
-            _multiply_others(indices, cell, stacked, offsets, -1, weights)
+            product[:] = patient_factor[i]
+            _multiply_others(indices, cell, stacked, offsets, -1, product)
             for c in range(cell, end):
                 row = offsets[last_mode] + indices[c, last_mode]
                 model = 0.0
-                for r in range(weights.shape[0]):
-                    model += weights[r] * stacked[row, r]
+                for r in range(product.shape[0]):
+                    model += product[r] * stacked[row, r]
                 count = np.float64(values[c])
                 squared += (model - count) ** 2
                 inner += model * count
             cell = end
-    out[0] = squared
-    out[1] = inner
-
-
-@bare_loop
-def _solve_passive(gram, rhs, passive, size, triangle, solution):  # type: ignore[no-untyped-def]
-    """Cholesky solve of the equations of the passive coordinates only."""
-    for a in range(size):
-        for b in range(a + 1):
-            total = gram[passive[a], passive[b]]
-            for c in range(b):
-                total -= triangle[a, c] * triangle[b, c]
-            if a == b:  # the diagonal is kept as its reciprocal: divisions are slow
-                triangle[a, a] = 1.0 / np.sqrt(total) if total > 0.0 else 1e150
-            else:
-                triangle[a, b] = total * triangle[b, b]
-    for a in range(size):
-        total = rhs[passive[a]]
-        for c in range(a):
-            total -= triangle[a, c] * solution[c]
-        solution[a] = total * triangle[a, a]
-    for a in range(size - 1, -1, -1):
-        total = solution[a]
-        for c in range(a + 1, size):
-            total -= triangle[c, a] * solution[c]
-        solution[a] = total * triangle[a, a]
-
-
-@bare_loop
-def nonnegative_row(b, gram, x, triangle, passive, solution, slopes, inside):  # type: ignore[no-untyped-def]
-    """X = argmin_{x≥0} xᵀGx − 2xᵀb, by active sets (Lawson–Hanson on the Gram).
-
-    The positive entries that ``x`` holds on entry are the first guess of the passive set: they
-    change the speed, not the answer. The last five arguments are scratch.
-    """
-    rank = gram.shape[0]
-    largest = 0.0
-    for r in range(rank):
-        largest = max(largest, abs(b[r]))
-        inside[r] = x[r] > 0.0
-    # The guess: drop what comes out negative until the rest is feasible.
-    while True:
-        size = 0
-        for r in range(rank):
-            if inside[r]:
-                passive[size] = r
-                size += 1
-        _solve_passive(gram, b, passive, size, triangle, solution)
-        dropped = False
-        for a in range(size):
-            if solution[a] <= 0.0:
-                inside[passive[a]] = False
-                dropped = True
-        if not dropped:
-            break
-    for r in range(rank):
-        x[r] = 0.0
-    for a in range(size):
-        x[passive[a]] = solution[a]
-    # Lawson–Hanson: let in the steepest coordinate, walk to the new solution, drop what blocks.
-    for _ in range(10 * rank):
-        for r in range(rank):
-            slopes[r] = b[r]
-        for c in range(rank):
-            if inside[c]:
-                for r in range(rank):  # G is symmetric: its rows serve as its columns
-                    slopes[r] -= gram[c, r] * x[c]
-        steepest = 1e-13 * largest
-        chosen = -1
-        for r in range(rank):
-            if not inside[r] and slopes[r] > steepest:
-                steepest = slopes[r]
-                chosen = r
-        if chosen < 0:
-            break
-        inside[chosen] = True
-        while True:
-            size = 0
-            for r in range(rank):
-                if inside[r]:
-                    passive[size] = r
-                    size += 1
-            _solve_passive(gram, b, passive, size, triangle, solution)
-            step = 1.0
-            for a in range(size):
-                if solution[a] <= 0.0:
-                    now = x[passive[a]]
-                    ratio = now / (now - solution[a]) if now > solution[a] else 0.0
-                    step = min(step, ratio)
-            blocked = False
-            for a in range(size):
-                r = passive[a]
-                moved = x[r] + step * (solution[a] - x[r])
-                if solution[a] <= 0.0 and moved <= 1e-14 * (x[r] + 1e-300):
-                    inside[r] = False
-                    moved = 0.0
-                    blocked = True
-                x[r] = max(moved, 0.0)
-            if not blocked:
-                break
-
-
-@njit(nogil=True, cache=True)
-def nonnegative_rows(rhs, gram, first, last, out):  # type: ignore[no-untyped-def]
-    """Each row of ``out`` by ``nonnegative_row``; what ``out`` holds on entry is the guess."""
-    rank = gram.shape[0]
-    triangle = np.empty((rank, rank))
-    passive = np.empty(rank, np.int64)
-    solution = np.empty(rank)
-    slopes = np.empty(rank)
-    inside = np.zeros(rank, np.bool_)
-    for i in range(first, last):
-        nonnegative_row(rhs[i], gram, out[i], triangle, passive, solution, slopes, inside)
+        out[0] += weights[i] * squared
+        out[1] += weights[i] * inner

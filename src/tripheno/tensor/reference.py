@@ -22,6 +22,11 @@ def model(factors: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray(np.einsum(f"{terms}->{letters}", *factors))
 
 
+def weighted(array: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """An array whose first mode is the patient, patient i's part times w_i."""
+    return np.stack([weight * part for weight, part in zip(weights, array, strict=True)])
+
+
 def mttkrp(dense: np.ndarray, factors: Sequence[np.ndarray], mode: int) -> np.ndarray:
     """O₍ₙ₎Π for any mode, 0 being the patients."""
     letters = "abcdefgh"[: dense.ndim]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from tripheno.tensor import kernels
+from tripheno.tensor.nonnegative_kernels import nonnegative_rows
 from tripheno.tensor.threads import in_chunks, patient_chunks
 
 SINGULAR_BELOW = 1e-10  # smallest eigenvalue, as a share of the mean one
@@ -35,12 +35,10 @@ def solve_rows(
     """
     if not nonnegative:
         return np.ascontiguousarray(cho_solve(cho_factor(gram), rhs.T).T)
-    # Without a guess every coordinate starts inside: a few are then dropped at once, where an empty
-    # start would let the others in one by one, each with a solve of its own.
-    out = np.ones_like(rhs) if guess is None else guess.copy()
-    steps = np.arange(len(rhs) + 1) * 100  # about a hundred cells' worth of work in a row
+    out = np.zeros_like(rhs) if guess is None else guess.copy()
+    steps = np.arange(len(rhs) + 1) * 10 * len(gram)  # a row is worth about ten cells a component
     in_chunks(
         patient_chunks(steps),
-        lambda first, last: kernels.nonnegative_rows(rhs, gram, first, last, out),
+        lambda first, last: nonnegative_rows(rhs, gram, first, last, out),
     )
     return out

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
-from typing import TypeVar
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 
-CELLS_PER_CHUNK = 100_000  # below that, a chunk's own sums cost as much as its cells
-MOST_CHUNKS = 16
+CELLS_PER_CHUNK = 100_000  # about a third of a millisecond at rank 10
+CELLS_PER_ROW = 128  # for each row of sums that a chunk clears, keeps for itself and adds up
+LINE = 64  # bytes of a cache line
 
 Result = TypeVar("Result")
 
@@ -26,16 +28,16 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="tripheno-kernel")
 
 
-def patient_chunks(starts: np.ndarray) -> list[tuple[int, int]]:
-    """Runs of patients with about equal numbers of cells.
+def patient_chunks(starts: np.ndarray, rows: int = 0) -> list[tuple[int, int]]:
+    """Runs of patients with about equal numbers of cells; each chunk sums into so many rows.
 
-    The cut depends on the data alone, never on the machine: sums over chunks, taken in order, are
-    bitwise the same for one thread and for many.
+    The cut depends on the data alone, never on the machine: sums over chunks are bitwise the same
+    for one thread and for many.
     """
     patients, cells = len(starts) - 1, int(starts[-1])
     if patients == 0:
         return [(0, 0)]
-    wanted = min(max(cells // CELLS_PER_CHUNK, 1), MOST_CHUNKS, patients)
+    wanted = min(max(cells // max(CELLS_PER_CHUNK, CELLS_PER_ROW * rows), 1), patients)
     targets = np.arange(1, wanted) * (cells / wanted)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(starts, targets), [patients]]))
     return [(int(a), int(b)) for a, b in pairwise(cuts)]
@@ -56,4 +58,61 @@ def in_chunks(chunks: list[tuple[int, int]], work: Callable[[int, int], Result])
     """``work(first, last)`` for every chunk, in threads, results in the chunks' order."""
     if len(chunks) == 1:
         return [work(*chunks[0])]
-    return list((_chosen.get() or _pool()).map(lambda chunk: work(*chunk), chunks))
+    found: dict[int, Result] = {}
+    turns = iter(enumerate(chunks))  # shared: handing each chunk to the pool would cost more
+
+    def take_turns() -> None:
+        for n, chunk in turns:
+            found[n] = work(*chunk)
+
+    pool = _chosen.get() or _pool()
+    for ended in [pool.submit(take_turns) for _ in range(min(len(chunks), os.cpu_count() or 1))]:
+        ended.result()
+    return [found[n] for n in range(len(chunks))]
+
+
+def sum_over_chunks(
+    chunks: list[tuple[int, int]],
+    size: int,
+    work: Callable[[int, int, np.ndarray], None],
+    dtype: Any = np.float64,
+) -> np.ndarray:
+    """Σ over chunks of what ``work(first, last, part)`` adds to zeros, as a tree over the chunks.
+
+    Whoever ends as the second of two neighbours adds the right one to the left: the order is fixed,
+    the sums run in threads, and few parts exist at a time.
+    """
+    number = {chunk: n for n, chunk in enumerate(chunks)}
+    ended: dict[tuple[int, int], np.ndarray] = {}
+    free: list[np.ndarray] = []
+    lock = Lock()
+
+    def add_up(first: int, last: int) -> None:
+        with lock:
+            part = free.pop() if free else aligned(size, dtype)
+        part[:] = 0.0
+        work(first, last, part)
+        level, n, count = 0, number[first, last], len(chunks)
+        while count > 1:
+            if n ^ 1 < count:
+                with lock:
+                    neighbour = ended.pop((level, n ^ 1), None)
+                    if neighbour is None:
+                        ended[level, n] = part
+                        return
+                part, spare = (neighbour, part) if n % 2 else (part, neighbour)
+                part += spare
+                free.append(spare)
+            level, n, count = level + 1, n // 2, (count + 1) // 2
+        ended[level, n] = part
+
+    in_chunks(chunks, add_up)
+    (total,) = ended.values()
+    return total
+
+
+def aligned(size: int, dtype: Any) -> np.ndarray:
+    """Room for numbers that begins with a cache line, so that no vector straddles two."""
+    room = np.empty(size * np.dtype(dtype).itemsize + LINE, dtype=np.uint8)
+    begin = -room.ctypes.data % LINE
+    return room[begin : begin + size * np.dtype(dtype).itemsize].view(dtype)
