@@ -85,6 +85,18 @@ def ingest(
     timezone: Annotated[
         str | None, typer.Option(help="Read times with an offset in this zone (Europe/Berlin).")
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of text files without byte-order mark, e.g. latin-1.")
+    ] = None,
+    missing: Annotated[
+        list[str] | None, typer.Option(help="One more word that means nothing; may be repeated.")
+    ] = None,
+    date_order: Annotated[
+        str | None, typer.Option(help="What 03/04/2020 means: dmy or mdy.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse what the data-quality gate finds.")
+    ] = False,
     reference_ranges: Annotated[
         Path | None, typer.Option(help="CSV: code, low, high. Else reference_ranges.csv in PATH.")
     ] = None,
@@ -98,6 +110,7 @@ def ingest(
     """Turn EHR tables into events, and say what was read, what was dropped and why."""
     from tripheno.records.ingest import ingest as run
     from tripheno.records.source import IngestSettings
+    from tripheno.records.textfile import MISSING
     from tripheno.vocabulary.icd import ICDTitles
     from tripheno.vocabulary.rollup import parse_rollup
 
@@ -111,6 +124,10 @@ def ingest(
         without_visit=without_visit.value,
         by=by,
         timezone=timezone,
+        encoding=encoding,
+        missing=(*MISSING, *(missing or ())),
+        date_order=date_order,
+        strict=strict,
         reference_ranges=reference_ranges,
         mapping=settings,
         schema=schema,

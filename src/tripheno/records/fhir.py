@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tripheno.errors import MissingTable, NoSuchFile, UnknownRecords, UnreadableTable
 from tripheno.provenance import file_fingerprint
-from tripheno.records.delimited import first_line
 from tripheno.records.duck import Workbench, literal, sql_text
 from tripheno.records.source import Extract, IngestSettings, Plan
+from tripheno.records.textfile import first_line
 
 _SUFFIXES = (".ndjson", ".ndjson.gz", ".jsonl", ".jsonl.gz")
 RESOURCES = {

@@ -66,7 +66,7 @@ def ingest(
     for left in local.glob("work-*"):  # of a run that was killed: patients' rows do not lie around
         shutil.rmtree(left, ignore_errors=True)
     try:
-        with Workbench(local, memory=settings.memory, timezone=settings.timezone) as bench:
+        with _workbench(local, settings) as bench:
             plan = source.plan(bench, path, settings)
             place(bench, plan, settings, announce)
             writer = SiteWriter(bench, source, plan, settings, measure, titles)
@@ -75,6 +75,17 @@ def ingest(
             return _write_each(bench, writer, out, settings.by)
     finally:
         tidy(out)
+
+
+def _workbench(folder: Path, settings: IngestSettings) -> Workbench:
+    return Workbench(
+        folder,
+        memory=settings.memory,
+        timezone=settings.timezone,
+        encoding=settings.encoding,
+        missing=settings.missing,
+        date_order=settings.date_order,
+    )
 
 
 def _write_each(bench: Workbench, writer: SiteWriter, out: Path, by: str) -> Ingested:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tripheno.records.databases import is_address
 from tripheno.records.duck import Workbench, sql_text
-from tripheno.records.postgres import is_postgres, postgres_origin
+from tripheno.records.origins import origin_of
 from tripheno.records.ranges import load_ranges
 from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import Origin, TableNeed, Tables, origin_of
+from tripheno.records.tables import Origin, TableNeed, Tables
 
 VISITS = TableNeed.of("visit_occurrence", "visit_occurrence_id:id person_id:id")
 CONCEPT = TableNeed.of(
@@ -58,10 +58,8 @@ class OMOP:
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Open the tables that the modes need; vocabularies and cdm_source may be missing."""
-        if not is_postgres(path):
-            return self._plan(bench, origin_of(bench, Path(path)), Path(path), settings)
-        with closing(postgres_origin(bench, path, settings.schema)) as server:
-            return self._plan(bench, server, Path(), settings)
+        beside = Path() if is_address(path) else Path(path)
+        return self._plan(bench, origin_of(bench, path, settings.schema), beside, settings)
 
     def _plan(
         self, bench: Workbench, origin: Origin, beside: Path, settings: IngestSettings
@@ -71,8 +69,10 @@ class OMOP:
         views = [NEEDS[mode] for mode in settings.rule.modes]
         for view in views:
             tables.open(view)
-        tables.open(VISITS, optional=not by_visit)
+        if tables.open(VISITS, optional=not by_visit) and by_visit:
+            tables.unique("visit_occurrence", "visit_occurrence_id")
         warnings = [] if tables.open(CONCEPT, optional=True) else ["no table concept: no labels"]
+        bench.run(sql_text("omop_names"))
         tables.open(ANCESTOR, optional=True)
         tables.open(CDM_SOURCE, optional=True)
         warnings += _ingredients(bench)
@@ -89,7 +89,7 @@ class OMOP:
         facts = {**_cdm(bench), "reference_ranges": ranges.name if ranges else None}
         described = f"OMOP CDM {facts['cdm_version'] or '(no version in cdm_source)'}"
         inputs = origin.fingerprints(list(tables.opened.values()))
-        return Plan(described, tuple(extracts), inputs, facts, tuple(warnings))
+        return Plan(described, tuple(extracts), inputs, facts, (*warnings, *tables.notes))
 
 
 def _ingredients(bench: Workbench) -> list[str]:

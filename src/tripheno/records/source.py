@@ -26,6 +26,7 @@ import pyarrow as pa
 from tripheno.errors import SettingsError
 from tripheno.records.duck import Workbench
 from tripheno.records.events import CountingRule
+from tripheno.records.textfile import MISSING, check_encoding
 
 ANCHORS = ("start", "interval")
 DRUG_NAMES = ("folded", "raw")
@@ -59,6 +60,9 @@ class Titles(Protocol):
     def titles(self, codes: Sequence[str]) -> Mapping[str, str]:
         """The title of every code that has one."""
 
+    def unlisted(self, codes: Sequence[str]) -> list[str]:
+        """The codes that the list of their system does not have."""
+
 
 @dataclass(frozen=True)
 class IngestSettings:
@@ -75,6 +79,14 @@ class IngestSettings:
     """What becomes of records that have no visit still: dropped, or their day is their visit."""
     by: str | None = None
     timezone: str | None = None
+    encoding: str | None = None
+    """Of text files without byte-order mark; UTF-8 when nothing is said."""
+    missing: tuple[str, ...] = MISSING
+    """Words that mean nothing."""
+    date_order: str | None = None
+    """What 03/04/2020 means: dmy or mdy. Nothing said: it cannot be read."""
+    strict: bool = False
+    """Refuse what the data-quality gate finds."""
     reference_ranges: Path | None = None
     mapping: Path | None = None
     schema: str | None = None
@@ -91,12 +103,15 @@ class IngestSettings:
             )
             if value not in allowed
         ]
+        check_encoding(self.encoding)
         if self.anchor == "interval" and self.rule.calendar_width is None:
             faults.append(
                 f"an order's interval is counted in calendar windows, not in '{self.rule.window}'"
             )
         if self.drug_names == "raw" and self.strip_strength:
             faults.append("raw drug names keep their strength")
+        if self.date_order not in (None, "dmy", "mdy"):
+            faults.append(f"date order must be dmy or mdy, not {self.date_order!r}")
         if self.timezone is not None and self.timezone not in available_timezones():
             faults.append(f"unknown time zone {self.timezone!r}")
         faults += [

@@ -4,8 +4,8 @@ SELECT
     CASE $by WHEN 'hospitalid' THEN stays.hospitalid WHEN 'region' THEN stays.region END AS site,
     stays.uniquepid AS patient,
     orders.patientunitstayid AS visit,
-    stays.unit_admission + to_seconds(60 * orders.drugstartoffset) AS starts,
-    stays.unit_admission + to_seconds(60 * orders.drugstopoffset) AS ends,
+    after(stays.unit_admission, orders.drugstartoffset) AS starts,
+    after(stays.unit_admission, orders.drugstopoffset) AS ends,
     coalesce(orders.drughiclseqno, CASE WHEN $drug_names = 'raw' THEN orders.drugname END) AS code,
     trim(orders.drugname) AS label,
     NULL::VARCHAR AS visit_note,
@@ -16,7 +16,8 @@ SELECT
     1 AS part,
     CASE
         WHEN stays.uniquepid IS NULL THEN 'stay not in patient table'
-        WHEN orders.drugordercancelled = 'Yes' THEN 'cancelled order'
+        WHEN says_yes(orders.drugordercancelled) THEN 'cancelled order'
+        WHEN says_yes(orders.drugordercancelled) IS NULL THEN 'unknown flag'
         WHEN orders.drughiclseqno IS NULL AND $drug_names <> 'raw' THEN 'no HICL code'
     END AS fate
 FROM src.medication AS orders
