@@ -36,6 +36,7 @@ class AnchorChoice(StrEnum):
 class DrugNamesChoice(StrEnum):
     """How drug names become codes."""
 
+    ingredient = "ingredient"
     folded = "folded"
     raw = "raw"
 
@@ -71,8 +72,11 @@ def ingest(
         typer.Option(help="One folder per hospital: hospitalid, region (eicu), hospital (flat)."),
     ] = None,
     drug_names: Annotated[
-        DrugNamesChoice, typer.Option(help="Trimmed and lower case, or as written.")
-    ] = DrugNamesChoice.folded,
+        DrugNamesChoice, typer.Option(help="As ingredients, case-folded, or as written.")
+    ] = DrugNamesChoice.ingredient,
+    drug_table: Annotated[
+        Path | None, typer.Option(help="CSV that names drugs: code, NDC, HICL or name; ingredient.")
+    ] = None,
     strip_strength: Annotated[
         bool, typer.Option("--strip-strength", help="Leave strengths out of drug names.")
     ] = False,
@@ -119,6 +123,7 @@ def ingest(
         rule=CountingRule(names, window, cap),
         anchor=anchor.value,
         drug_names=drug_names.value,
+        drug_table=drug_table,
         strip_strength=strip_strength,
         infer_visit=infer_visit,
         without_visit=without_visit.value,

@@ -56,4 +56,6 @@ class EICU:
             extracts.append(Extract(mode, tables.shown(mode), sql_text(f"eicu_{mode}")))
         inputs = tables.origin.fingerprints(list(tables.opened.values()))
         facts = {"reference_ranges": ranges.name if ranges else None}
-        return Plan("eICU-CRD", tuple(extracts), inputs, facts, tuple(tables.notes))
+        return Plan(
+            "eICU-CRD", tuple(extracts), inputs, facts, tuple(tables.notes), names_drugs=True
+        )

@@ -61,7 +61,9 @@ class FHIR:
         warnings = (
             () if "Encounter" in files else ("no Encounter: visit ids are taken as they are",)
         )
-        return Plan("FHIR R4 bulk export", tuple(extracts), inputs, warnings=warnings)
+        return Plan(
+            "FHIR R4 bulk export", tuple(extracts), inputs, warnings=warnings, names_drugs=True
+        )
 
 
 def _files_by_resource(path: Path) -> dict[str, list[Path]]:

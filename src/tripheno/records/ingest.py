@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,11 @@ def ingest(
     try:
         with _workbench(local, settings) as bench:
             plan = source.plan(bench, path, settings)
-            place(bench, plan, settings, announce)
+            told = place(bench, plan, settings, announce)
+            nameless = told.get("drug_axis", {}).get("without a name", 0)
+            words = (f"{nameless:,} drugs have a code but no name: give --drug-table",)
+            warnings = plan.warnings + (words if nameless else ())
+            plan = replace(plan, facts={**plan.facts, **told}, warnings=warnings)
             writer = SiteWriter(bench, source, plan, settings, measure, titles)
             if settings.by is None:
                 return Ingested((writer.write(None, out),), {})

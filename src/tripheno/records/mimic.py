@@ -65,7 +65,13 @@ class Mimic:
             bound = {"version": "9" if ninth else None}
             extracts.append(Extract(mode, shown, sql_text(f"mimic_{mode}"), bound))
         inputs = tables.origin.fingerprints(list(tables.opened.values()))
-        return Plan(described, tuple(extracts), inputs, warnings=(*warnings, *tables.notes))
+        return Plan(
+            described,
+            tuple(extracts),
+            inputs,
+            warnings=(*warnings, *tables.notes),
+            names_drugs=True,
+        )
 
 
 def _version(tables: Tables) -> str:

@@ -220,6 +220,6 @@ def _settings_for_record(settings: IngestSettings) -> dict[str, Any]:
     plain = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
     plain["rule"], plain["missing"] = asdict(settings.rule), list(settings.missing)
     plain["groupings"] = [f"{g.mode}={g.name}" for g in settings.groupings]
-    for name in ("reference_ranges", "mapping"):
+    for name in ("reference_ranges", "mapping", "drug_table"):
         plain[name] = plain[name].name if plain[name] is not None else None
     return plain

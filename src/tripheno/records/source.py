@@ -29,7 +29,7 @@ from tripheno.records.events import CountingRule
 from tripheno.records.textfile import MISSING, check_encoding
 
 ANCHORS = ("start", "interval")
-DRUG_NAMES = ("folded", "raw")
+DRUG_NAMES = ("ingredient", "folded", "raw")
 WITHOUT_VISIT = ("drop", "date")
 OPTIONS = {
     "infer_visit": "--infer-visit",
@@ -71,7 +71,10 @@ class IngestSettings:
     rule: CountingRule = field(default_factory=CountingRule)
     anchor: str = "start"
     """Where a time window finds an order: at its start, or on every day it covers."""
-    drug_names: str = "folded"
+    drug_names: str = "ingredient"
+    """How drugs that are names are spelt: as ingredients, case-folded, or as written."""
+    drug_table: Path | None = None
+    """The hospital's own names of drugs: code, NDC, HICL or name → ingredient."""
     strip_strength: bool = False
     infer_visit: bool = False
     """Give records without a visit the visit that was under way at their time."""
@@ -144,6 +147,8 @@ class Plan:
     inputs: Mapping[str, str]
     facts: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    names_drugs: bool = False
+    """Whether its drugs are names, which can be folded to ingredients."""
 
 
 class RecordSource(Protocol):
