@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tripheno.cli.console import Format, FormatOption, Progress, print_json
+from tripheno.errors import SettingsError
 from tripheno.records.events import CountingRule
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ class SourceChoice(StrEnum):
     mimic = "mimic"
     eicu = "eicu"
     fhir = "fhir"
+    meds = "meds"
     flat = "flat"
 
 
@@ -69,7 +72,9 @@ def ingest(
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(help="One folder per hospital: hospitalid, region (eicu), hospital (flat)."),
+        typer.Option(
+            help="One folder per hospital: hospitalid, region (eicu), site (meds), hospital (flat)."
+        ),
     ] = None,
     drug_names: Annotated[
         DrugNamesChoice, typer.Option(help="As ingredients, case-folded, or as written.")
@@ -108,6 +113,9 @@ def ingest(
         Path | None, typer.Option(help="flat: the site.toml that maps the columns.")
     ] = None,
     schema: Annotated[str | None, typer.Option(help="PostgreSQL schema.")] = None,
+    prefix: Annotated[
+        list[str] | None, typer.Option(help="meds: MODE=PREFIX of its codes; may be repeated.")
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory that the reading may take.")] = "2GB",
     form: FormatOption = Format.text,
 ) -> None:
@@ -136,6 +144,7 @@ def ingest(
         reference_ranges=reference_ranges,
         mapping=settings,
         schema=schema,
+        prefixes=_prefixes(prefix or ()),
         memory=memory,
         groupings=tuple(parse_rollup(words, names) for words in rollup or ()),
     )
@@ -155,15 +164,27 @@ def ingest(
         typer.echo(result.to_text())
 
 
+def _prefixes(given: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """MODE=PREFIX words by mode."""
+    found: dict[str, tuple[str, ...]] = {}
+    for words in given:
+        mode, _, begins = words.partition("=")
+        if not begins:
+            raise SettingsError(f"--prefix {words} is not understood", fix="write MODE=PREFIX")
+        found[mode] = (*found.get(mode, ()), begins)
+    return found
+
+
 def source_named(name: str) -> RecordSource:
     """The record source of that name."""
     from tripheno.records.eicu import EICU
     from tripheno.records.fhir import FHIR
     from tripheno.records.flat import Flat
+    from tripheno.records.meds import MEDS
     from tripheno.records.mimic import Mimic
     from tripheno.records.omop import OMOP
 
-    sources: tuple[RecordSource, ...] = (OMOP(), Mimic(), EICU(), FHIR(), Flat())
+    sources: tuple[RecordSource, ...] = (OMOP(), Mimic(), EICU(), FHIR(), MEDS(), Flat())
     return next(source for source in sources if source.name == name)
 
 

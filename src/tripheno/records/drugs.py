@@ -59,8 +59,8 @@ _SALTS = frozenset(
     "aspartate carbonate".split()
 )
 _ELEMENTS = frozenset(
-    "sodium potassium calcium magnesium zinc ferrous iron aluminum ammonium lithium silver selenium "
-    "isosorbide barium bismuth".split()
+    "sodium potassium calcium magnesium zinc ferrous iron aluminum ammonium lithium silver "
+    "selenium isosorbide barium bismuth".split()
 )
 
 
@@ -146,7 +146,7 @@ def _carrier(bare: str) -> str:
 
 
 def read_drug_table(path: Path) -> DrugAxis:
-    """A table that names drugs: a column of codes (NDC, HICL …) or names, then what to call them."""
+    """A table that names drugs: codes (NDC, HICL …) or names, and what to call them."""
     if not path.is_file():
         raise NoSuchFile(f"No table of drugs {path}")
     header = header_of(path)

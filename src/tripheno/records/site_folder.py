@@ -219,6 +219,7 @@ def _settings_for_record(settings: IngestSettings) -> dict[str, Any]:
     """The settings as plain values, without paths: they are compared between machines."""
     plain = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
     plain["rule"], plain["missing"] = asdict(settings.rule), list(settings.missing)
+    plain["prefixes"] = {mode: list(found) for mode, found in settings.prefixes.items()}
     plain["groupings"] = [f"{g.mode}={g.name}" for g in settings.groupings]
     for name in ("reference_ranges", "mapping", "drug_table"):
         plain[name] = plain[name].name if plain[name] is not None else None

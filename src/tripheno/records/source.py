@@ -36,6 +36,7 @@ OPTIONS = {
     "reference_ranges": "--reference-ranges",
     "mapping": "--settings",
     "schema": "--schema",
+    "prefixes": "--prefix",
 }
 
 
@@ -93,6 +94,8 @@ class IngestSettings:
     reference_ranges: Path | None = None
     mapping: Path | None = None
     schema: str | None = None
+    prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """MEDS: which beginnings of codes belong to a mode, where the defaults do not fit."""
     memory: str = "2GB"
     groupings: tuple[Grouping, ...] = ()
 
