@@ -1,4 +1,4 @@
-"""What a FHIR server exports: NDJSON, arrays or Bundles, R4 or R5; each resource has its own type."""
+"""What a FHIR server exports: NDJSON, arrays or Bundles, R4 or R5; each resource has its type."""
 
 from __future__ import annotations
 
