@@ -41,6 +41,9 @@ FIGURES = {
         ("mimic", MIMIC, "--modes", "medication,diagnosis", *FOLDED), [94, 571, 564], 62_022,
     ),
     "eICU HICL × ICD-9 by unit stay": (("eicu", EICU, *FOLDED), [515, 755, 272], 43_956),
+    "MEDS medications × diagnoses by person": (
+        ("meds", "mimic-iv-demo-meds-dev", "--window", "person"), [40, 426, 732], 81_988,
+    ),
     "Synthea drugs × conditions by person": (
         ("omop", SYNTHEA, "--window", "person"), [1_095, 145, 124], 51_644,
     ),

@@ -24,44 +24,53 @@ _STRENGTH = re.compile(
 )
 _ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\*[a-z ]+\*?|\{[^{}]*\}")
 _DILUTED = re.compile(
-    r"\s+(?:in|with|/)\s+(?:\d[\d.]*\s*%?\s*)?(?:ns|nacl|d5w?|d10w?|dextrose|sodium chloride|sterile "
-    r"water|lactated|iso-?osmotic|premix).*$"
+    r"\s+(?:in|with|/)\s+(?:\d[\d.]*\s*%?\s*)?(?:ns|nacl|d5w?|d10w?|dextrose|sodium chloride|"
+    r"sterile water|lactated|iso-?osmotic|premix).*$"
 )
 _PACKED = re.compile(r"^\d[\d.,]*\s*(?:ml|l|g|gm|each)\b[^:]{0,20}?(?:\s-\s+|\s*:\s*)")
 _CARRIER = re.compile(
     r"^(?:(?:0?\.9|0?\.45|\.2)\s*%|iso-?osmotic|bacteriostatic|normal|half)?\s*"
     r"(?:sodium chloride|nacl|saline|ns)\b(?!.*(?:\b(?:[3-9]|[12]\d)(?:\.\d+)?\s*%|tab|nasal|neb))"
-    r"|^(?:[25]\s*%)?\s*dextrose\s*(?:5|2\.5)\s*%|^5\s*%\s*dextrose|^d5\s*(?:w|ns|1/2|lr|\.)|^iso-?osmotic"
+    r"|^(?:[25]\s*%)?\s*dextrose\s*(?:5|2\.5)\s*%|^5\s*%\s*dextrose|^d5\s*(?:w|ns|1/2|lr|\.)"
+    r"|^iso-?osmotic"
     r"|^(?:sterile|bacteriostatic) water|^sw\b|^(?:lactated )?ringer|^lr\b|flush\b|diluent"
     r"|^(?:mini ?)?(?:bag|syringe|vial|cassette|intravenous fluid)s?\b"
 )
 _WORDS = re.compile(r"[a-z][a-z']*(?:-[a-z']+)*")
-_FORMS = frozenset(
-    "tab tabs tablet tablets cap caps capsule capsules po iv im sc sq subq pr ng og sl inh soln sol "
-    "solution inj injection injectable susp suspension syringe syringes vial vials bag bags ud er xr "
-    "xl sr ec dr cr la tbec tbdp tbcr cpdr cpep cp oral orally rectal topical ophth ophthalmic otic "
-    "nasal neb nebu nebs nebulizer inhaler inhalation aero aerosol spray patch patches ptch transdermal "
-    "cream crea ointment oint gel lotion liquid liqd powder powd packet pack pwd syrup syrp elixir elix "
-    "drops drop supp suppository supps suppositories chew chewable disintegrating odt enteric coated "
-    "extended release delayed sustained immediate premix premixed ivpb ivp drip infusion bolus pca "
-    "continuous titrate standard conc concentrate dose doses unit units pf preservative free bulk kit "
-    "pen flexpen sopn soaj prefilled carpuject ampul ampule amp ij ir solr so as in of for the and with "
-    "mini plus duplex container ml mg mcg meq gm g per each mdv sdv human nf desensitization study "
-    "intravenous intramuscular subcutaneous sublingual buccal mouth/throat mt ex op ot na re or misc "
-    "film immed rel w adult solp sso liq syr cont flex cup crtrdg-ndl iso repackage pediatric hospital stock override pyxis only".split()
-)
-_SALTS = frozenset(
-    "hcl hydrochloride sodium potassium sulfate sulphate tartrate succinate acetate citrate phosphate "
-    "maleate mesylate besylate fumarate bitartrate gluconate bromide hydrobromide chloride nitrate "
-    "calcium magnesium disodium trihydrate monohydrate dihydrate anhydrous bisulfate hyclate "
-    "dinitrate mononitrate lactate furoate propionate dipropionate pamoate decanoate palmitate valerate "
-    "tromethamine edisylate hemihydrate besilate axetil proxetil medoxomil etexilate malate "
-    "aspartate carbonate".split()
-)
-_ELEMENTS = frozenset(
-    "sodium potassium calcium magnesium zinc ferrous iron aluminum ammonium lithium silver "
-    "selenium isosorbide barium bismuth".split()
-)
+
+
+def _listed(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_FORMS = _listed("""
+    tab tabs tablet tablets cap caps capsule capsules po iv im sc sq subq pr ng og sl inh soln
+    sol solution inj injection injectable susp suspension syringe syringes vial vials bag bags
+    ud er xr xl sr ec dr cr la tbec tbdp tbcr cpdr cpep cp oral orally rectal topical ophth
+    ophthalmic otic nasal neb nebu nebs nebulizer inhaler inhalation aero aerosol spray patch
+    patches ptch transdermal cream crea ointment oint gel lotion liquid liqd powder powd packet
+    pack pwd syrup syrp elixir elix drops drop supp suppository supps suppositories chew
+    chewable disintegrating odt enteric coated extended release delayed sustained immediate
+    premix premixed ivpb ivp drip infusion bolus pca continuous titrate standard conc
+    concentrate dose doses unit units pf preservative free bulk kit pen flexpen sopn soaj
+    prefilled carpuject ampul ampule amp ij ir solr so as in of for the and with mini plus
+    duplex container ml mg mcg meq gm g per each mdv sdv human nf desensitization study
+    intravenous intramuscular subcutaneous sublingual buccal mouth/throat mt ex op ot na re or
+    misc film immed rel w adult solp sso liq syr cont flex cup crtrdg-ndl iso repackage
+    pediatric hospital stock override pyxis only
+""")
+_SALTS = _listed("""
+    hcl hydrochloride sodium potassium sulfate sulphate tartrate succinate acetate citrate
+    phosphate maleate mesylate besylate fumarate bitartrate gluconate bromide hydrobromide
+    chloride nitrate calcium magnesium disodium trihydrate monohydrate dihydrate anhydrous
+    bisulfate hyclate dinitrate mononitrate lactate furoate propionate dipropionate pamoate
+    decanoate palmitate valerate tromethamine edisylate hemihydrate besilate axetil proxetil
+    medoxomil etexilate malate aspartate carbonate
+""")
+_ELEMENTS = _listed("""
+    sodium potassium calcium magnesium zinc ferrous iron aluminum ammonium lithium silver
+    selenium isosorbide barium bismuth
+""")
 
 
 @dataclass(frozen=True)

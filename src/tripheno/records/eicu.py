@@ -15,6 +15,13 @@ PATIENT = TableNeed.of(
     "patientunitstayid:id patienthealthsystemstayid:id uniquepid:id hospitalid:id "
     "hospitaladmittime24:text? hospitaladmitoffset:number?",
 )
+ATTRIBUTES = TableNeed.of(
+    "people|patient", "uniquepid:id gender:text? hospitaldischargestatus:text?"
+)
+_ATTRIBUTES = (  # eICU has ages at admission, no years: de-identified stays have no calendar
+    "SELECT uniquepid AS patient, NULL::INTEGER AS birth_year, gender AS sex, "
+    "lower(hospitaldischargestatus) = 'expired' AS died FROM src.people"
+)
 HOSPITAL = TableNeed.of("hospital", "hospitalid:id region:text?")
 NEEDS = {
     "medication": TableNeed.of(
@@ -46,6 +53,7 @@ class EICU:
         tables = Tables(bench, origin_of(bench, path, settings.schema))
         tables.open(PATIENT)
         tables.open(HOSPITAL, optional=settings.by != "region")
+        tables.open(ATTRIBUTES)
         tables.unique("patient", "patientunitstayid")
         tables.unique("hospital", "hospitalid")
         bench.run(sql_text("eicu_stays"))
@@ -57,5 +65,11 @@ class EICU:
         inputs = tables.origin.fingerprints(list(tables.opened.values()))
         facts = {"reference_ranges": ranges.name if ranges else None}
         return Plan(
-            "eICU-CRD", tuple(extracts), inputs, facts, tuple(tables.notes), names_drugs=True
+            "eICU-CRD",
+            tuple(extracts),
+            inputs,
+            facts,
+            tuple(tables.notes),
+            names_drugs=True,
+            attributes=_ATTRIBUTES,
         )

@@ -21,6 +21,12 @@ RESOURCES = {
 }
 _SHARED = ("Encounter", "Medication", "Patient")
 
+_ATTRIBUTES = (
+    "SELECT id AS patient, try_cast(left(field(json, '$.birthDate'), 4) AS INTEGER) AS birth_year, "
+    "field(json, '$.gender') AS sex, coalesce(field(json, '$.deceasedBoolean') = 'true', "
+    "field(json, '$.deceasedDateTime') IS NOT NULL) AS died FROM src.patient WHERE NOT stale"
+)
+
 
 class FHIR:
     """What a FHIR server exports in bulk, or hands out as Bundles."""
@@ -56,7 +62,15 @@ class FHIR:
         followed = bench.rows("SELECT count(*) FROM encounters WHERE stay <> id")[0][0]
         facts = {"resources": kinds, "encounters_within_a_stay": followed}
         warnings = () if "Encounter" in kinds else unknown
-        return Plan("FHIR export", tuple(extracts), inputs, facts, warnings, names_drugs=True)
+        return Plan(
+            "FHIR export",
+            tuple(extracts),
+            inputs,
+            facts,
+            warnings,
+            True,
+            _ATTRIBUTES if "Patient" in kinds else None,
+        )
 
 
 def _files(path: Path) -> list[Path]:

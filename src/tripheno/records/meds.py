@@ -24,6 +24,12 @@ _SITES = ("site", "hospital", "hospitalid", "care_site_id")
 _BEGIN = ("HOSPITAL_ADMISSION", "VISIT//", "ADMISSION")
 _END = ("HOSPITAL_DISCHARGE", "DISCHARGE")
 
+_ATTRIBUTES = (
+    "SELECT CAST(subject_id AS VARCHAR) AS patient, min(year(time)) FILTER (code = 'MEDS_BIRTH') "
+    "AS birth_year, min(code[9:]) FILTER (starts_with(code, 'GENDER//')) AS sex, "
+    "bool_or(starts_with(code, 'MEDS_DEATH')) AS died FROM src.meds GROUP BY 1"
+)
+
 
 class MEDS:
     """A MEDS data set: ``data/**/*.parquet`` and ``metadata/codes.parquet``."""
@@ -59,7 +65,7 @@ class MEDS:
         inputs = {file.relative_to(root).as_posix(): file_fingerprint(file) for file in files}
         told = {mode: list(prefixes[mode]) for mode in settings.rule.modes}
         facts = {"prefixes": told, "visits": visit or "from admission events"}
-        return Plan("MEDS", tuple(extracts), inputs, facts)
+        return Plan("MEDS", tuple(extracts), inputs, facts, attributes=_ATTRIBUTES)
 
 
 def _open(bench: Workbench, files: list[Path]) -> set[str]:

@@ -11,6 +11,15 @@ from tripheno.records.tables import TableNeed, Tables
 ADMISSIONS = TableNeed.of(
     "admissions", "subject_id:id hadm_id:id admittime:time dischtime:time edregtime:time?"
 )
+PATIENTS = TableNeed.of(
+    "patients",
+    "subject_id:id gender:text? dob:time? dod:time? anchor_age:number? anchor_year:number?",
+)
+_ATTRIBUTES = (
+    "SELECT subject_id AS patient, coalesce(year(CASE WHEN isfinite(dob) THEN dob END), "
+    "anchor_year - anchor_age) AS birth_year, gender AS sex, dod IS NOT NULL AS died "
+    "FROM src.patients"
+)
 NEEDS = {
     "medication": (
         TableNeed.of(
@@ -52,6 +61,7 @@ class Mimic:
         described = _version(tables)
         tables.open(ADMISSIONS, optional=not settings.infer_visit)
         tables.unique("admissions", "hadm_id")
+        attributes = _ATTRIBUTES if tables.open(PATIENTS, optional=True) else None
         extracts, warnings = [], []
         for mode in settings.rule.modes:
             events, *names = NEEDS[mode]
@@ -71,6 +81,7 @@ class Mimic:
             inputs,
             warnings=(*warnings, *tables.notes),
             names_drugs=True,
+            attributes=attributes,
         )
 
 

@@ -22,6 +22,13 @@ ANCESTOR = TableNeed.of("concept_ancestor", "ancestor_concept_id:id descendant_c
 CDM_SOURCE = TableNeed.of(
     "cdm_source", "cdm_source_name:text? cdm_version:text? vocabulary_version:text?"
 )
+PERSON = TableNeed.of("person", "person_id:id year_of_birth:number? gender_concept_id:id?")
+DEATH = TableNeed.of("death", "person_id:id")
+_ATTRIBUTES = (
+    "SELECT person_id AS patient, year_of_birth AS birth_year, CASE gender_concept_id "
+    "WHEN '8532' THEN 'F' WHEN '8507' THEN 'M' END AS sex, "
+    "person_id IN (SELECT person_id FROM src.death) AS died FROM src.person"
+)
 NEEDS = {
     "medication": TableNeed.of(
         "drug_exposure",
@@ -73,6 +80,8 @@ class OMOP:
             tables.unique("visit_occurrence", "visit_occurrence_id")
         warnings = [] if tables.open(CONCEPT, optional=True) else ["no table concept: no labels"]
         bench.run(sql_text("omop_names"))
+        tables.open(DEATH, optional=True)
+        attributes = _ATTRIBUTES if tables.open(PERSON, optional=True) else None
         tables.open(ANCESTOR, optional=True)
         tables.open(CDM_SOURCE, optional=True)
         warnings += _ingredients(bench)
@@ -89,7 +98,14 @@ class OMOP:
         facts = {**_cdm(bench), "reference_ranges": ranges.name if ranges else None}
         described = f"OMOP CDM {facts['cdm_version'] or '(no version in cdm_source)'}"
         inputs = origin.fingerprints(list(tables.opened.values()))
-        return Plan(described, tuple(extracts), inputs, facts, (*warnings, *tables.notes))
+        return Plan(
+            described,
+            tuple(extracts),
+            inputs,
+            facts,
+            (*warnings, *tables.notes),
+            attributes=attributes,
+        )
 
 
 def _ingredients(bench: Workbench) -> list[str]:

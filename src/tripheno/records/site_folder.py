@@ -4,7 +4,8 @@
 
     SITE/events.parquet    the events, with their counting rule
     SITE/coverage.json     what was read, dropped and why
-    SITE/local/            mode 0700: patients.parquet and, by visit, windows.parquet; never leaves
+    SITE/local/            mode 0700: patients.parquet and, by visit, windows.parquet; where the
+                           source has them, attributes.parquet (birth year, sex, death)
 
 The files are made in the workbench's folder and moved into place together at the end: a run that
 fails changes nothing.
@@ -38,7 +39,7 @@ from tripheno.records.quality import findings
 from tripheno.records.source import IngestSettings, Plan, RecordSource, Titles
 
 EVENTS, COVERAGE, LOCAL = "events.parquet", "coverage.json", "local"
-PATIENTS, WINDOWS = "patients.parquet", "windows.parquet"
+PATIENTS, WINDOWS, ATTRIBUTES = "patients.parquet", "windows.parquet", "attributes.parquet"
 Measure = Callable[[Path, CountingRule], TensorFacts]
 
 
@@ -101,14 +102,19 @@ class SiteWriter:
         if rule.window == "visit":
             _write_map(bench, 'SELECT "window", patient, visit FROM windows', made / WINDOWS)
         found = self._quality(tables, modes)
+        if self.plan.attributes is not None:
+            query = sql_text("site_attributes").replace("{attributes}", self.plan.attributes)
+            _write_map(bench, query, made / ATTRIBUTES)
         tensor = self.measure(made / EVENTS, rule) if self.measure is not None else None
         coverage = self._account(site or folder.name, tables, modes, events, tensor, found)
         text = json.dumps(coverage.to_json(), indent=2, ensure_ascii=False)
         (made / COVERAGE).write_text(text + "\n", encoding="utf-8")
         local = private_folder(folder)
-        (local / WINDOWS).unlink(missing_ok=True)
+        for name in (WINDOWS, ATTRIBUTES):
+            (local / name).unlink(missing_ok=True)
+        private = (PATIENTS, WINDOWS, ATTRIBUTES)
         for path in made.iterdir():
-            path.replace((local if path.name in (PATIENTS, WINDOWS) else folder) / path.name)
+            path.replace((local if path.name in private else folder) / path.name)
         return coverage
 
     def _account(  # noqa: PLR0917 - each is a part of the account

@@ -152,6 +152,8 @@ class Plan:
     warnings: tuple[str, ...] = ()
     names_drugs: bool = False
     """Whether its drugs are names, which can be folded to ingredients."""
+    attributes: str | None = None
+    """A SELECT of patient, birth_year, sex and died; what it gives never leaves ``local/``."""
 
 
 class RecordSource(Protocol):
