@@ -72,8 +72,9 @@ class IngestSettings:
     rule: CountingRule = field(default_factory=CountingRule)
     anchor: str = "start"
     """Where a time window finds an order: at its start, or on every day it covers."""
-    drug_names: str = "ingredient"
-    """How drugs that are names are spelt: as ingredients, case-folded, or as written."""
+    drug_names: str = "folded"
+    """How drugs that are names are spelt: as ingredients (what the command does unless told
+    otherwise), case-folded, or as written."""
     drug_table: Path | None = None
     """The hospital's own names of drugs: code, NDC, HICL or name → ingredient."""
     strip_strength: bool = False

@@ -92,7 +92,6 @@ class RecordSourceContract(ABC):
     def settings(self, folder: Path, window: str = "visit", **more: object) -> IngestSettings:
         """Settings for a contract run; a source that needs a mapping adds it here."""
         del folder
-        more = {"drug_names": "folded", **more}
         return replace(IngestSettings(rule=CountingRule(self.modes, window)), **more)  # type: ignore[arg-type]
 
     @contextmanager

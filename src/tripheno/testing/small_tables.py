@@ -32,7 +32,6 @@ def run_ingest(
 ) -> tuple[Path, Ingested]:
     """Ingest a folder of small tables into a site beside it."""
     site = folder.with_name(folder.name + "-site")
-    more.setdefault("drug_names", "folded")
     settings = IngestSettings(rule=CountingRule(modes, window, cap), **more)  # type: ignore[arg-type]
     return site, ingest(source, str(folder), site, settings)
 
