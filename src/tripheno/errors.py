@@ -253,7 +253,7 @@ class MissingColumn(DataError):
 
 
 class UnreadableTable(DataError):
-    """A table's file is damaged: cut off, malformed, or not in UTF-8.
+    """A table's file is damaged, foreign, or not in the encoding it is read in.
 
     The message names the file and the line, never the line's content. Nothing of it was used.
     """
@@ -294,6 +294,36 @@ class BadGrouping(DataError):
     """
 
     code = "TRIP-E316"
+
+
+class DoubtfulTable(DataError):
+    """A table is there in two ways, and only its owner knows which one is meant.
+
+    Parts of one table (2020/ and 2021/, orders_1.csv and orders_2.csv) are read together when they
+    are numbered alike and have the same columns. Copies and backups are not guessed at.
+    """
+
+    code = "TRIP-E317"
+
+
+class ContradictoryKeys(DataError):
+    """Two rows of a table have the same key and say different things.
+
+    A stay that belongs to two patients would count its records twice. Rows that repeat each other
+    word by word are harmless: they are counted in the report and used once.
+    """
+
+    code = "TRIP-E318"
+
+
+class PoorQuality(DataError):
+    """The records were read, but --strict asks for better ones.
+
+    The message lists what the data-quality gate found. Without --strict the same stands in the
+    coverage report, under warnings, and the events are written.
+    """
+
+    code = "TRIP-E319"
 
 
 class UnknownCodes(DataError):

@@ -34,5 +34,5 @@ def test_quotes_delimiters_and_line_breaks_inside_a_field_survive(rows, delimite
             writer.writerow(["first", "Second", "THIRD"])
             writer.writerows(rows)
         with Workbench(Path(name)) as bench:
-            read = bench.rows(f'SELECT "first", "Second", "THIRD" FROM {csv_relation(path)}')
+            read = bench.rows(f'SELECT "first", "Second", "THIRD" FROM {csv_relation(bench, path)}')
     assert sorted(read) == sorted(rows)

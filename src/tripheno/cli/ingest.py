@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tripheno.cli.console import Format, FormatOption, Progress, print_json
+from tripheno.errors import SettingsError
 from tripheno.records.events import CountingRule
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ class SourceChoice(StrEnum):
     mimic = "mimic"
     eicu = "eicu"
     fhir = "fhir"
+    meds = "meds"
     flat = "flat"
 
 
@@ -36,6 +39,7 @@ class AnchorChoice(StrEnum):
 class DrugNamesChoice(StrEnum):
     """How drug names become codes."""
 
+    ingredient = "ingredient"
     folded = "folded"
     raw = "raw"
 
@@ -68,11 +72,16 @@ def ingest(
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(help="One folder per hospital: hospitalid, region (eicu), hospital (flat)."),
+        typer.Option(
+            help="One folder per hospital: hospitalid, region (eicu), site (meds), hospital (flat)."
+        ),
     ] = None,
     drug_names: Annotated[
-        DrugNamesChoice, typer.Option(help="Trimmed and lower case, or as written.")
-    ] = DrugNamesChoice.folded,
+        DrugNamesChoice, typer.Option(help="As ingredients, case-folded, or as written.")
+    ] = DrugNamesChoice.ingredient,
+    drug_table: Annotated[
+        Path | None, typer.Option(help="CSV that names drugs: code, NDC, HICL or name; ingredient.")
+    ] = None,
     strip_strength: Annotated[
         bool, typer.Option("--strip-strength", help="Leave strengths out of drug names.")
     ] = False,
@@ -85,6 +94,18 @@ def ingest(
     timezone: Annotated[
         str | None, typer.Option(help="Read times with an offset in this zone (Europe/Berlin).")
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of text files without byte-order mark, e.g. latin-1.")
+    ] = None,
+    missing: Annotated[
+        list[str] | None, typer.Option(help="One more word that means nothing; may be repeated.")
+    ] = None,
+    date_order: Annotated[
+        str | None, typer.Option(help="What 03/04/2020 means: dmy or mdy.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse what the data-quality gate finds.")
+    ] = False,
     reference_ranges: Annotated[
         Path | None, typer.Option(help="CSV: code, low, high. Else reference_ranges.csv in PATH.")
     ] = None,
@@ -92,12 +113,16 @@ def ingest(
         Path | None, typer.Option(help="flat: the site.toml that maps the columns.")
     ] = None,
     schema: Annotated[str | None, typer.Option(help="PostgreSQL schema.")] = None,
+    prefix: Annotated[
+        list[str] | None, typer.Option(help="meds: MODE=PREFIX of its codes; may be repeated.")
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory that the reading may take.")] = "2GB",
     form: FormatOption = Format.text,
 ) -> None:
     """Turn EHR tables into events, and say what was read, what was dropped and why."""
     from tripheno.records.ingest import ingest as run
     from tripheno.records.source import IngestSettings
+    from tripheno.records.textfile import MISSING
     from tripheno.vocabulary.icd import ICDTitles
     from tripheno.vocabulary.rollup import parse_rollup
 
@@ -106,14 +131,20 @@ def ingest(
         rule=CountingRule(names, window, cap),
         anchor=anchor.value,
         drug_names=drug_names.value,
+        drug_table=drug_table,
         strip_strength=strip_strength,
         infer_visit=infer_visit,
         without_visit=without_visit.value,
         by=by,
         timezone=timezone,
+        encoding=encoding,
+        missing=(*MISSING, *(missing or ())),
+        date_order=date_order,
+        strict=strict,
         reference_ranges=reference_ranges,
         mapping=settings,
         schema=schema,
+        prefixes=_prefixes(prefix or ()),
         memory=memory,
         groupings=tuple(parse_rollup(words, names) for words in rollup or ()),
     )
@@ -133,15 +164,27 @@ def ingest(
         typer.echo(result.to_text())
 
 
+def _prefixes(given: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """MODE=PREFIX words by mode."""
+    found: dict[str, tuple[str, ...]] = {}
+    for words in given:
+        mode, _, begins = words.partition("=")
+        if not begins:
+            raise SettingsError(f"--prefix {words} is not understood", fix="write MODE=PREFIX")
+        found[mode] = (*found.get(mode, ()), begins)
+    return found
+
+
 def source_named(name: str) -> RecordSource:
     """The record source of that name."""
     from tripheno.records.eicu import EICU
     from tripheno.records.fhir import FHIR
     from tripheno.records.flat import Flat
+    from tripheno.records.meds import MEDS
     from tripheno.records.mimic import Mimic
     from tripheno.records.omop import OMOP
 
-    sources: tuple[RecordSource, ...] = (OMOP(), Mimic(), EICU(), FHIR(), Flat())
+    sources: tuple[RecordSource, ...] = (OMOP(), Mimic(), EICU(), FHIR(), MEDS(), Flat())
     return next(source for source in sources if source.name == name)
 
 

@@ -6,7 +6,6 @@ those events by visit gives back exactly the cells.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from tripheno.errors import BadCells, SettingsError, UnknownRecords
 from tripheno.provenance import file_fingerprint
 from tripheno.records.duck import Workbench, identifier, literal, sql_text
 from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import FolderOrigin
+from tripheno.records.tables import Origin
+from tripheno.records.textfile import kind_of, lines
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def is_tns(path: Path) -> bool:
     return path.is_file() and path.name.lower().endswith((".tns", ".tns.gz"))
 
 
-def cells_in_tables(origin: FolderOrigin, settings: IngestSettings) -> CellFile:
+def cells_in_tables(origin: Origin, settings: IngestSettings) -> CellFile:
     """The one table that has the columns patient, value and the modes."""
     for name in origin.names():
         spelt = {column.lower(): column for column in origin.columns(name)}
@@ -72,10 +72,11 @@ def cells_in_tns(path: Path, settings: IngestSettings) -> CellFile:
             f"The tensor has {width - 2} feature modes, --modes names {asked}", where=path.name
         )
     listed = ", ".join(f"'c{n}': 'VARCHAR'" for n in range(width))
+    packed = "gzip" if kind_of(path) == "gzip" else "none"
     return CellFile(
         shown=path.name,
         relation=f"read_csv({literal(str(path))}, auto_detect = false, header = false, "
-        f"delim = ' ', comment = '#', columns = {{{listed}}})",
+        f"compression = '{packed}', delim = ' ', comment = '#', columns = {{{listed}}})",
         patient="c0",
         modes=tuple(f"c{n}" for n in range(1, width - 1)),
         value=f"c{width - 1}",
@@ -87,10 +88,14 @@ def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) ->
     """Read the cells, refuse what is no count, and give every mode its extract."""
     if settings.rule.window != "visit":
         raise SettingsError("cells are counted already", fix="leave out --window")
-    listed = ", ".join(f"CAST({column} AS VARCHAR) AS m{n}" for n, column in enumerate(file.modes))
+    words = ", ".join(literal(word) for word in bench.missing)
+    listed = ", ".join(_present(column, words, f"m{n}") for n, column in enumerate(file.modes))
     bench.run(
         sql_text("cells").format(
-            patient=file.patient, columns=listed, value=file.value, relation=file.relation
+            patient=_present(file.patient, words),
+            columns=listed,
+            value=file.value,
+            relation=file.relation,
         )
     )
     wrong, blank, total = bench.rows(
@@ -108,11 +113,15 @@ def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) ->
     return Plan("ready-made cells", extracts, file.inputs)
 
 
+def _present(column: str, missing: str, name: str | None = None) -> str:
+    text = f"tidy(CAST({column} AS VARCHAR))"
+    given = f"CASE WHEN {text} NOT IN ({missing}) THEN {text} END"
+    return f"{given} AS {name}" if name else given
+
+
 def _tns_width(path: Path) -> int:
     """How many numbers a line has."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as stream:
-        for line in stream:
-            if line.strip() and not line.startswith("#"):
-                return len(line.split())
+    for line in lines(path):
+        if line.strip() and not line.startswith("#"):
+            return len(line.split())
     raise BadCells("no cells", where=path.name)

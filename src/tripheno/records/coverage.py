@@ -13,6 +13,7 @@ from typing import Any
 from tripheno.records.duck import Workbench, sql_text
 
 TOP_CODES = 10
+_REASONS = ("dropped", "visits", "rules", "times", "further")
 _UNMAPPED = ("concept 0", "no code", "no HICL code", "no group")
 
 
@@ -29,6 +30,10 @@ class TableCoverage:
     """Rows without a visit id of their own, and what became of them."""
     rules: Mapping[str, int]
     """Which rule decided, e.g. whether a result is abnormal."""
+    times: Mapping[str, int] = field(default_factory=dict)
+    """Rows whose time is written in a way that cannot be read (missing times are not here)."""
+    further: Mapping[str, int] = field(default_factory=dict)
+    """Codes after the first of their row that were dropped, and why."""
 
     @property
     def share_without_visit(self) -> float:
@@ -52,6 +57,8 @@ class ModeCoverage:
     """Rows that say what another row says already: same patient, window, moment and code."""
     patients: int
     codes: int
+    unnamed: int
+    """Codes without a label of their own."""
     top: Sequence[Mapping[str, Any]]
 
 
@@ -164,16 +171,18 @@ def _mode_lines(mode: ModeCoverage) -> list[str]:
 def count_tables(bench: Workbench, site: str | None) -> tuple[TableCoverage, ...]:
     """Per table: rows read, used, dropped by reason."""
     tables: dict[tuple[str, str], dict[str, Any]] = {}
-    for source, mode, fate, visit_note, note, rows in bench.rows(
+    for source, mode, whole, fate, visit_note, note, time_note, rows in bench.rows(
         sql_text("coverage_rows"), site=site
     ):
-        table = tables.setdefault(
-            (source, mode), {"read": 0, "used": 0, "dropped": {}, "visits": {}, "rules": {}}
-        )
-        table["read"] += rows
-        if fate is None:
-            table["used"] += rows
-        for name, reason in (("dropped", fate), ("visits", visit_note), ("rules", note)):
+        empty = {"read": 0, "used": 0, **{name: {} for name in _REASONS}}
+        table = tables.setdefault((source, mode), empty)
+        reasons = dict(zip(_REASONS, (fate, visit_note, note, time_note, None), strict=True))
+        if whole:
+            table["read"] += rows
+            table["used"] += rows if fate is None else 0
+        else:
+            reasons = {"further": fate}
+        for name, reason in reasons.items():
             if reason is not None:
                 table[name][reason] = table[name].get(reason, 0) + rows
     return tuple(
@@ -188,6 +197,8 @@ def count_modes(bench: Workbench, site: str | None) -> tuple[ModeCoverage, ...]:
     for mode, code, label, patients in bench.rows(sql_text("coverage_top"), top=TOP_CODES):
         top.setdefault(mode, []).append({"code": code, "label": label, "patients": patients})
     return tuple(
-        ModeCoverage(mode, events, rows - events, patients, codes, top[mode])
-        for mode, events, patients, codes, rows in bench.rows(sql_text("coverage_modes"), site=site)
+        ModeCoverage(mode, events, rows - events, patients, codes, unnamed, top[mode])
+        for mode, events, patients, codes, unnamed, rows in bench.rows(
+            sql_text("coverage_modes"), site=site
+        )
     )

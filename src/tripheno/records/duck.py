@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from tripheno.errors import RunFailed, SettingsError, UnreadableTable
+from tripheno.records.textfile import MISSING
 
 BATCH_ROWS = 122_880
 
@@ -43,12 +44,23 @@ class Workbench:
     """One DuckDB that never takes more memory than it was given.
 
     ``timezone`` is the hospital's zone: times written with an offset are read as its wall clock.
-    Without it the wall clock is taken as it was written.
+    Without it the wall clock is taken as it was written. ``encoding`` is that of text files without
+    byte-order mark, ``missing`` the words that mean nothing, ``date_order`` what 03/04/2020 means.
     """
 
     def __init__(
-        self, folder: Path, *, memory: str = "2GB", timezone: str | None = None, threads: int = 0
+        self,
+        folder: Path,
+        *,
+        memory: str = "2GB",
+        timezone: str | None = None,
+        encoding: str | None = None,
+        missing: Sequence[str] = MISSING,
+        date_order: str | None = None,
+        threads: int = 0,
     ) -> None:
+        self.encoding, self.missing = encoding, tuple(missing)
+        self.at_close: list[Callable[[], None]] = []
         self.folder = Path(tempfile.mkdtemp(prefix="work-", dir=folder))
         self._connection = duckdb.connect(
             str(self.folder / "work.duckdb"),
@@ -69,6 +81,7 @@ class Workbench:
         if threads:
             self.run(f"SET threads = {int(threads)}")
         self.run("SET VARIABLE timezone = CAST($timezone AS VARCHAR)", timezone=timezone)
+        self.run("SET VARIABLE date_order = CAST($order AS VARCHAR)", order=date_order)
         self.script("macros")
 
     def __enter__(self) -> Self:
@@ -85,6 +98,8 @@ class Workbench:
     def close(self) -> None:
         """Close the database and remove its folder, whatever became of the work."""
         self._connection.close()
+        for hang_up in self.at_close:
+            hang_up()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self, sql: str, **parameters: Any) -> None:
@@ -132,6 +147,7 @@ class Workbench:
 _LINE = re.compile(r"CSV Error on Line: (\d+)|in line (\d+)|line (\d+)")
 _FILE = re.compile(r"file = (.+)|GZIP stream: (.+)|file \"([^\"]+)\"")
 _CAUSES = (
+    ("rounded numbers", "ids stand in a floating-point column and are too large for it"),
     ("GZIP", "the compressed file is cut off"),
     ("unicode", "the text is not UTF-8"),
     ("not utf-8", "the text is not UTF-8"),
@@ -139,6 +155,7 @@ _CAUSES = (
     ("Expected Number of Columns", "a line has more or fewer columns than the header"),
     ("Malformed JSON", "a line is not JSON"),
     ("JSON", "a line is not JSON"),
+    ("state machine", "its line ends or quotation marks change on the way"),
     ("magic bytes", "it is not a Parquet file"),
     ("Parquet", "it is not a readable Parquet file"),
 )
@@ -165,6 +182,7 @@ def _unreadable(message: str) -> UnreadableTable:
     if line:
         where = f"{where} line {next(filter(None, line.groups()))}".strip()
     why = next((words for sign, words in _CAUSES if sign in message), "it cannot be read")
-    return UnreadableTable(
-        "A table's file is damaged", where=where, why=why, fix="export or copy the file again"
-    )
+    fix = "export or copy the file again"
+    if why == "the text is not UTF-8":
+        fix = "name its encoding, e.g. --encoding latin-1, or export the file again"
+    return UnreadableTable("A table's file is damaged", where=where, why=why, fix=fix)

@@ -1,28 +1,35 @@
-"""FHIR R4 bulk export: NDJSON files, one resource type each."""
+"""What a FHIR server exports: NDJSON, arrays or Bundles, R4 or R5; each resource has its type."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from tripheno.errors import MissingTable, NoSuchFile, UnknownRecords, UnreadableTable
 from tripheno.provenance import file_fingerprint
-from tripheno.records.delimited import first_line
 from tripheno.records.duck import Workbench, literal, sql_text
+from tripheno.records.origins import files_in
 from tripheno.records.source import Extract, IngestSettings, Plan
+from tripheno.records.textfile import kind_of
 
-_SUFFIXES = (".ndjson", ".ndjson.gz", ".jsonl", ".jsonl.gz")
+_LINES = (".ndjson", ".jsonl")
+_SUFFIXES = (*_LINES, ".json")
 RESOURCES = {
     "medication": ("MedicationRequest", "MedicationAdministration"),
     "diagnosis": ("Condition",),
     "lab": ("Observation",),
     "procedure": ("Procedure",),
 }
-_SHARED = ("Encounter", "Medication")
+_SHARED = ("Encounter", "Medication", "Patient")
+
+_ATTRIBUTES = (
+    "SELECT id AS patient, try_cast(left(field(json, '$.birthDate'), 4) AS INTEGER) AS birth_year, "
+    "field(json, '$.gender') AS sex, coalesce(field(json, '$.deceasedBoolean') = 'true', "
+    "field(json, '$.deceasedDateTime') IS NOT NULL) AS died FROM src.patient WHERE NOT stale"
+)
 
 
 class FHIR:
-    """What a FHIR server exports in bulk."""
+    """What a FHIR server exports in bulk, or hands out as Bundles."""
 
     name = "fhir"
     modes = tuple(RESOURCES)
@@ -30,70 +37,85 @@ class FHIR:
     options: tuple[str, ...] = ()
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
-        """Sort the files by the resource they hold, and open those that the modes need."""
-        files = _files_by_resource(Path(path))
+        """Sort the resources by their type, and open those that the modes need."""
+        files = _files(Path(path))
         bench.script("fhir_macros")
-        bench.run("CREATE SCHEMA IF NOT EXISTS src")
-        for resource in (*_SHARED, *(name for names in RESOURCES.values() for name in names)):
-            _open(bench, resource, files.get(resource, []))
+        kinds = _gather(bench, files, settings)
         bench.script("fhir_medications")
         bench.run(sql_text("fhir_encounters"))
         extracts = []
         for mode in settings.rule.modes:
-            present = [resource for resource in RESOURCES[mode] if resource in files]
+            present = [resource for resource in RESOURCES[mode] if resource in kinds]
             if not present:
                 raise MissingTable(
                     f"No resource {' or '.join(RESOURCES[mode])}",
                     where=Path(path).name,
-                    why="found instead: " + ", ".join(sorted(files)),
+                    why="found instead: " + ", ".join(sorted(kinds)),
                     fix=f"export it, or leave out the mode '{mode}'",
                 )
             for resource in present:
                 sql = sql_text(f"fhir_{resource.lower()}")
-                known = {"encounters_known": "Encounter" in files}
+                known = {"encounters_known": "Encounter" in kinds}
                 extracts.append(Extract(mode, resource, sql, known))
-        used = {*_SHARED, *(extract.table for extract in extracts)}
-        inputs = {
-            file.name: file_fingerprint(file)
-            for resource in sorted(used)
-            for file in files.get(resource, [])
-        }
-        warnings = (
-            () if "Encounter" in files else ("no Encounter: visit ids are taken as they are",)
+        inputs = {file.name: file_fingerprint(file) for file in files}
+        unknown = ("no Encounter: visit ids are taken as they are",)
+        followed = bench.rows("SELECT count(*) FROM encounters WHERE stay <> id")[0][0]
+        facts = {"resources": kinds, "encounters_within_a_stay": followed}
+        warnings = () if "Encounter" in kinds else unknown
+        return Plan(
+            "FHIR export",
+            tuple(extracts),
+            inputs,
+            facts,
+            warnings,
+            True,
+            _ATTRIBUTES if "Patient" in kinds else None,
         )
-        return Plan("FHIR R4 bulk export", tuple(extracts), inputs, warnings=warnings)
 
 
-def _files_by_resource(path: Path) -> dict[str, list[Path]]:
-    """Which files hold which resource; the first line of each tells."""
+def _files(path: Path) -> list[Path]:
+    """The files whose names are those of FHIR exports."""
     if not path.exists():
         raise NoSuchFile(f"No file or folder {path}", fix="check the path, from where you are")
-    found = [path] if path.is_file() else [*path.glob("*"), *path.glob("*/*")]
-    files: dict[str, list[Path]] = {}
-    for file in sorted(f for f in found if f.name.lower().endswith(_SUFFIXES)):
-        line = first_line(file)
-        if not line.strip():
-            continue
-        try:
-            resource = json.loads(line)["resourceType"]
-        except (ValueError, KeyError, TypeError):
-            raise UnreadableTable(
-                "A file holds no FHIR resources", where=f"{file.name} line 1"
-            ) from None
-        files.setdefault(str(resource), []).append(file)
-    if not files:
+    found = [f for f in files_in(path) if f.name.lower().removesuffix(".gz").endswith(_SUFFIXES)]
+    if not found:
         raise UnknownRecords(
             f"No FHIR resources in {path.name}", why="looked for " + ", ".join(_SUFFIXES)
         )
-    return files
+    return sorted(found)
 
 
-def _open(bench: Workbench, resource: str, files: list[Path]) -> None:
-    view = f"src.{resource.lower()}"
-    if not files:
-        bench.run(f"CREATE VIEW {view} AS SELECT NULL::JSON AS json WHERE false")
-        return
-    listed = ", ".join(literal(str(file)) for file in files)
-    reader = f"read_json_objects([{listed}], format = 'newline_delimited')"
-    kind = f"json_extract_string(json, '$.resourceType') = {literal(resource)}"
-    bench.run(f"CREATE VIEW {view} AS SELECT json FROM {reader} WHERE {kind}")  # noqa: S608
+def _gather(bench: Workbench, files: list[Path], settings: IngestSettings) -> dict[str, int]:
+    """Put the resources aside, a view for each type, and say how many there are of each."""
+    wanted = tuple(name for names in RESOURCES.values() for name in names)
+    asked = [name for mode in settings.rule.modes for name in RESOURCES[mode]]
+    readers = " UNION ALL ".join(_reader(file) for file in files)
+    sql = sql_text("fhir_resources").replace("{readers}", readers)
+    bench.view("resources", [bench.keep(sql, "resources", needed=[*_SHARED, *asked])])
+    counted = bench.rows("SELECT kind, count(*) FROM resources GROUP BY 1 ORDER BY 1")
+    kinds = {kind: int(count) for kind, count in counted}
+    if None in kinds:
+        raise UnreadableTable(
+            "A file holds no FHIR resources",
+            where=files[0].name if len(files) == 1 else f"one of {len(files)} files",
+            why=f"{kinds[None]:,} entries have no resourceType",
+        )
+    bench.run("CREATE SCHEMA IF NOT EXISTS src")
+    for resource in (*_SHARED, *wanted):
+        bench.run(
+            f"CREATE VIEW src.{resource.lower()} AS SELECT id, json, id IS NOT NULL AND "  # noqa: S608
+            "row_number() OVER (PARTITION BY id ORDER BY updated DESC NULLS LAST) > 1 AS stale "
+            f"FROM resources WHERE kind = {literal(resource)} AND json IS NOT NULL"
+        )
+    return kinds
+
+
+def _reader(file: Path) -> str:
+    packed = {"text": "none"}.get(kind_of(file), kind_of(file))
+    plain = file.name.lower().removesuffix(".gz")
+    form = "newline_delimited" if plain.endswith(_LINES) else "auto"
+    largest = max(16 << 20, 0 if form != "auto" else 2 * file.stat().st_size)
+    return (
+        f"SELECT json FROM read_json_objects({literal(str(file))}, format = '{form}', "  # noqa: S608
+        f"compression = '{packed}', maximum_object_size = {largest})"
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tripheno.errors import MissingTable, NoSuchFile, SettingsError
+from tripheno.errors import MissingTable, SettingsError
 from tripheno.records.cells import cells_in_tables, cells_in_tns, is_tns, plan_of_cells
 from tripheno.records.duck import Workbench, identifier, literal, sql_text
 from tripheno.records.mapping import TableMapping, read_mapping
+from tripheno.records.origins import origin_of, table_name
 from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import Column, FolderOrigin, TableNeed, Tables, table_name
+from tripheno.records.tables import Column, Origin, TableNeed, Tables
 
 MAPPING_FILE = "site.toml"
 
@@ -20,19 +21,17 @@ class Flat:
     name = "flat"
     modes: tuple[str, ...] = ()
     divisions = ("hospital",)
-    options = ("mapping",)
+    options = ("mapping", "schema")
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Read the mapping, or recognise cells by their columns (patient, modes…, value)."""
         place = Path(path)
-        if not place.exists():
-            raise NoSuchFile(f"No file or folder {place}", fix="check the path, from where you are")
         mapping = settings.mapping
         if mapping is None and place.is_dir() and (place / MAPPING_FILE).is_file():
             mapping = place / MAPPING_FILE
         if is_tns(place):
             return plan_of_cells(bench, cells_in_tns(place, settings), settings)
-        origin = FolderOrigin(bench, place)
+        origin = origin_of(bench, path, settings.schema)
         if mapping is None:
             return plan_of_cells(bench, cells_in_tables(origin, settings), settings)
         return _mapped(bench, origin, read_mapping(mapping), settings)
@@ -40,7 +39,7 @@ class Flat:
 
 def _mapped(
     bench: Workbench,
-    origin: FolderOrigin,
+    origin: Origin,
     mappings: tuple[TableMapping, ...],
     settings: IngestSettings,
 ) -> Plan:
@@ -63,7 +62,7 @@ def _mapped(
             Extract(mapping.mode, mapping.file, _select(view, mapping), _bound(mapping))
         )
     inputs = origin.fingerprints(sorted(set(tables.opened.values())))
-    return Plan("tables of the hospital's own", tuple(extracts), inputs)
+    return Plan("tables of the hospital's own", tuple(extracts), inputs, names_drugs=True)
 
 
 def _open(tables: Tables, view: str, mapping: TableMapping) -> None:
@@ -75,8 +74,15 @@ def _open(tables: Tables, view: str, mapping: TableMapping) -> None:
             why="found instead: " + ", ".join(sorted(tables.origin.names())[:12]),
             fix="file names in the mapping are those in the folder on the command line",
         )
-    kinds = {mapping.patient: "id", mapping.visit: "id", mapping.time: "time", mapping.end: "time"}
-    others = (*mapping.code, *mapping.flags, mapping.label, mapping.hospital, mapping.only_column)
+    kinds: dict[str | None, str] = {
+        mapping.patient: "id",
+        mapping.visit: "id",
+        mapping.time: "time",
+        mapping.end: "time",
+    }
+    for code in mapping.code:
+        kinds.setdefault(code, "icd" if mapping.icd else "text")
+    others = (*mapping.flags, mapping.label, mapping.hospital, mapping.only_column)
     for column in others:
         kinds.setdefault(column, "text")
     columns = [
@@ -95,10 +101,9 @@ def _select(view: str, mapping: TableMapping) -> str:
 
     if mapping.flags:
         given = ", ".join(
-            f"CASE WHEN {column(flag, '')} IS NOT NULL AND NOT list_contains($absent, "
-            f"trim({column(flag, '')})) AND NOT list_contains($missing, trim({column(flag, '')})) "
-            f"THEN {literal(flag)} END"
-            for flag in mapping.flags
+            f"CASE WHEN {value} IS NOT NULL AND NOT list_contains($absent, lower(tidy({value}))) "
+            f"AND NOT list_contains($missing, tidy({value})) THEN {literal(flag)} END"
+            for flag, value in ((flag, column(flag, "")) for flag in mapping.flags)
         )
     else:
         given = ", ".join(column(code, "") for code in mapping.code)
@@ -119,10 +124,11 @@ def _bound(mapping: TableMapping) -> dict[str, object]:
     return {
         "separator": mapping.separator,
         "missing": list(mapping.missing),
-        "absent": list(mapping.absent),
+        "absent": [word.lower() for word in mapping.absent],
         "kinds": list(mapping.only_values),
         "filtered": mapping.only_column is not None,
         "flagged": bool(mapping.flags),
         "system": mapping.system,
+        "icd": mapping.icd,
         "named": mapping.mode == "medication",
     }

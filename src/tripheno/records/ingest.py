@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +66,30 @@ def ingest(
     for left in local.glob("work-*"):  # of a run that was killed: patients' rows do not lie around
         shutil.rmtree(left, ignore_errors=True)
     try:
-        with Workbench(local, memory=settings.memory, timezone=settings.timezone) as bench:
+        with _workbench(local, settings) as bench:
             plan = source.plan(bench, path, settings)
-            place(bench, plan, settings, announce)
+            told = place(bench, plan, settings, announce)
+            nameless = told.get("drug_axis", {}).get("without a name", 0)
+            words = (f"{nameless:,} drugs have a code but no name: give --drug-table",)
+            warnings = plan.warnings + (words if nameless else ())
+            plan = replace(plan, facts={**plan.facts, **told}, warnings=warnings)
             writer = SiteWriter(bench, source, plan, settings, measure, titles)
             if settings.by is None:
                 return Ingested((writer.write(None, out),), {})
             return _write_each(bench, writer, out, settings.by)
     finally:
         tidy(out)
+
+
+def _workbench(folder: Path, settings: IngestSettings) -> Workbench:
+    return Workbench(
+        folder,
+        memory=settings.memory,
+        timezone=settings.timezone,
+        encoding=settings.encoding,
+        missing=settings.missing,
+        date_order=settings.date_order,
+    )
 
 
 def _write_each(bench: Workbench, writer: SiteWriter, out: Path, by: str) -> Ingested:

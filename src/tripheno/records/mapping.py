@@ -65,9 +65,14 @@ class TableMapping:
     code: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     missing: tuple[str, ...] = ("?",)
-    absent: tuple[str, ...] = ("No", "0", "false", "False")
+    absent: tuple[str, ...] = ("no", "n", "0", "false", "f", "none", "never", "absent")
     only_column: str | None = None
     only_values: tuple[str, ...] = ()
+
+    @property
+    def icd(self) -> str | None:
+        """The version of ICD that the codes are said to be in."""
+        return {"ICD9CM": "9", "ICD10CM": "10"}.get(self.system or "")
 
 
 def read_mapping(path: Path) -> tuple[TableMapping, ...]:

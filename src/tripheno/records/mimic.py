@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tripheno.errors import UnknownRecords
 from tripheno.records.duck import Workbench, sql_text
+from tripheno.records.origins import origin_of
 from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import TableNeed, Tables, origin_of
+from tripheno.records.tables import TableNeed, Tables
 
 ADMISSIONS = TableNeed.of(
     "admissions", "subject_id:id hadm_id:id admittime:time dischtime:time edregtime:time?"
+)
+PATIENTS = TableNeed.of(
+    "patients",
+    "subject_id:id gender:text? dob:time? dod:time? anchor_age:number? anchor_year:number?",
+)
+_ATTRIBUTES = (
+    "SELECT subject_id AS patient, coalesce(year(CASE WHEN isfinite(dob) THEN dob END), "
+    "anchor_year - anchor_age) AS birth_year, gender AS sex, dod IS NOT NULL AS died "
+    "FROM src.patients"
 )
 NEEDS = {
     "medication": (
@@ -25,16 +33,16 @@ NEEDS = {
     ),
     "diagnosis": (
         TableNeed.of(
-            "diagnoses_icd", "subject_id:id hadm_id:id icd_code|icd9_code:text icd_version:id?"
+            "diagnoses_icd", "subject_id:id hadm_id:id icd_code|icd9_code:icd icd_version:id?"
         ),
-        TableNeed.of("d_icd_diagnoses", "icd_code|icd9_code:text icd_version:id? long_title:text"),
+        TableNeed.of("d_icd_diagnoses", "icd_code|icd9_code:icd icd_version:id? long_title:text"),
     ),
     "procedure": (
         TableNeed.of(
             "procedures_icd",
-            "subject_id:id hadm_id:id icd_code|icd9_code:text icd_version:id? chartdate:time?",
+            "subject_id:id hadm_id:id icd_code|icd9_code:icd icd_version:id? chartdate:time?",
         ),
-        TableNeed.of("d_icd_procedures", "icd_code|icd9_code:text icd_version:id? long_title:text"),
+        TableNeed.of("d_icd_procedures", "icd_code|icd9_code:icd icd_version:id? long_title:text"),
     ),
 }
 
@@ -45,13 +53,15 @@ class Mimic:
     name = "mimic"
     modes = tuple(NEEDS)
     divisions: tuple[str, ...] = ()
-    options = ("infer_visit",)
+    options = ("infer_visit", "schema")
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Open the tables that the modes need; the dictionaries may be missing."""
-        tables = Tables(bench, origin_of(bench, Path(path)))
+        tables = Tables(bench, origin_of(bench, path, settings.schema))
         described = _version(tables)
         tables.open(ADMISSIONS, optional=not settings.infer_visit)
+        tables.unique("admissions", "hadm_id")
+        attributes = _ATTRIBUTES if tables.open(PATIENTS, optional=True) else None
         extracts, warnings = [], []
         for mode in settings.rule.modes:
             events, *names = NEEDS[mode]
@@ -60,9 +70,19 @@ class Mimic:
                 if not tables.open(dictionary, optional=True):
                     warnings.append(f"no table {dictionary.names[0]}: its codes have no labels")
             shown = tables.shown(events.names[0])
-            extracts.append(Extract(mode, shown, sql_text(f"mimic_{mode}")))
+            columns = tables.columns(tables.opened[events.names[0]])
+            ninth = "icd9_code" in columns and "icd_version" not in columns
+            bound = {"version": "9" if ninth else None}
+            extracts.append(Extract(mode, shown, sql_text(f"mimic_{mode}"), bound))
         inputs = tables.origin.fingerprints(list(tables.opened.values()))
-        return Plan(described, tuple(extracts), inputs, warnings=tuple(warnings))
+        return Plan(
+            described,
+            tuple(extracts),
+            inputs,
+            warnings=(*warnings, *tables.notes),
+            names_drugs=True,
+            attributes=attributes,
+        )
 
 
 def _version(tables: Tables) -> str:

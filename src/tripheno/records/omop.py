@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tripheno.records.databases import is_address
 from tripheno.records.duck import Workbench, sql_text
-from tripheno.records.postgres import is_postgres, postgres_origin
+from tripheno.records.origins import origin_of
 from tripheno.records.ranges import load_ranges
 from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import Origin, TableNeed, Tables, origin_of
+from tripheno.records.tables import Origin, TableNeed, Tables
 
 VISITS = TableNeed.of("visit_occurrence", "visit_occurrence_id:id person_id:id")
 CONCEPT = TableNeed.of(
@@ -21,6 +21,13 @@ CONCEPT = TableNeed.of(
 ANCESTOR = TableNeed.of("concept_ancestor", "ancestor_concept_id:id descendant_concept_id:id")
 CDM_SOURCE = TableNeed.of(
     "cdm_source", "cdm_source_name:text? cdm_version:text? vocabulary_version:text?"
+)
+PERSON = TableNeed.of("person", "person_id:id year_of_birth:number? gender_concept_id:id?")
+DEATH = TableNeed.of("death", "person_id:id")
+_ATTRIBUTES = (
+    "SELECT person_id AS patient, year_of_birth AS birth_year, CASE gender_concept_id "
+    "WHEN '8532' THEN 'F' WHEN '8507' THEN 'M' END AS sex, "
+    "person_id IN (SELECT person_id FROM src.death) AS died FROM src.person"
 )
 NEEDS = {
     "medication": TableNeed.of(
@@ -58,10 +65,8 @@ class OMOP:
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
         """Open the tables that the modes need; vocabularies and cdm_source may be missing."""
-        if not is_postgres(path):
-            return self._plan(bench, origin_of(bench, Path(path)), Path(path), settings)
-        with closing(postgres_origin(bench, path, settings.schema)) as server:
-            return self._plan(bench, server, Path(), settings)
+        beside = Path() if is_address(path) else Path(path)
+        return self._plan(bench, origin_of(bench, path, settings.schema), beside, settings)
 
     def _plan(
         self, bench: Workbench, origin: Origin, beside: Path, settings: IngestSettings
@@ -71,8 +76,12 @@ class OMOP:
         views = [NEEDS[mode] for mode in settings.rule.modes]
         for view in views:
             tables.open(view)
-        tables.open(VISITS, optional=not by_visit)
+        if tables.open(VISITS, optional=not by_visit) and by_visit:
+            tables.unique("visit_occurrence", "visit_occurrence_id")
         warnings = [] if tables.open(CONCEPT, optional=True) else ["no table concept: no labels"]
+        bench.run(sql_text("omop_names"))
+        tables.open(DEATH, optional=True)
+        attributes = _ATTRIBUTES if tables.open(PERSON, optional=True) else None
         tables.open(ANCESTOR, optional=True)
         tables.open(CDM_SOURCE, optional=True)
         warnings += _ingredients(bench)
@@ -89,7 +98,14 @@ class OMOP:
         facts = {**_cdm(bench), "reference_ranges": ranges.name if ranges else None}
         described = f"OMOP CDM {facts['cdm_version'] or '(no version in cdm_source)'}"
         inputs = origin.fingerprints(list(tables.opened.values()))
-        return Plan(described, tuple(extracts), inputs, facts, tuple(warnings))
+        return Plan(
+            described,
+            tuple(extracts),
+            inputs,
+            facts,
+            (*warnings, *tables.notes),
+            attributes=attributes,
+        )
 
 
 def _ingredients(bench: Workbench) -> list[str]:

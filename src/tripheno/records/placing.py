@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from tripheno.records.drugs import DrugAxis, read_drug_table
 from tripheno.records.duck import Workbench, sql_text
 from tripheno.records.source import Extract, Grouping, IngestSettings, Plan
 
@@ -17,7 +19,7 @@ _PARAMETER = re.compile(r"\$(\w+)")
 
 def place(
     bench: Workbench, plan: Plan, settings: IngestSettings, announce: Callable[[str], None]
-) -> None:
+) -> dict[str, Any]:
     """Make ``coded``: every row of every extract, with window, group and fate.
 
     Rows wait in Parquet files of the workbench's folder: they need no memory, and each later
@@ -32,7 +34,15 @@ def place(
         width = settings.rule.calendar_width
         files.append(bench.keep(sql_text("spread"), "spread", width=width))
         bench.view("placed", files)
-    _roll_up(bench, settings.groupings, files)
+    tables = [_grouped(bench, grouping) for grouping in settings.groupings]
+    told: dict[str, Any] = {}
+    to_name = set(settings.rule.modes) - {grouping.mode for grouping in settings.groupings}
+    if plan.names_drugs and settings.drug_names == "ingredient" and "medication" in to_name:
+        groups, counts = _ingredients(bench, settings)
+        tables.append(groups)
+        told = {"drug_axis": dict(sorted(counts.items()))}
+    _roll_up(bench, tables, files)
+    return told
 
 
 def _place_extract(
@@ -64,23 +74,39 @@ def _without_comments(sql: str) -> str:
     return re.sub(r"--[^\n]*", "", sql)
 
 
-def _roll_up(bench: Workbench, groupings: tuple[Grouping, ...], files: list[Path]) -> None:
-    if not groupings:
+def _grouped(bench: Workbench, grouping: Grouping) -> pa.Table:
+    """One grouping of the codes that its mode has."""
+    codes = bench.rows(
+        "SELECT DISTINCT code FROM placed WHERE mode = $mode AND fate IS NULL ORDER BY code",
+        mode=grouping.mode,
+    )
+    groups = grouping.groups([code for (code,) in codes])
+    return groups.append_column("mode", pa.array([grouping.mode] * len(groups), pa.string()))
+
+
+def _ingredients(bench: Workbench, settings: IngestSettings) -> tuple[pa.Table, Counter[str]]:
+    """The drugs of the tables as ingredients."""
+    axis = read_drug_table(settings.drug_table) if settings.drug_table else DrugAxis()
+    uses = bench.rows(
+        "SELECT code, label, count(*) FROM placed WHERE mode = 'medication' AND fate IS NULL "
+        "GROUP BY ALL ORDER BY ALL"
+    )
+    found, counts = axis.groups(uses)
+    counts["ingredients"] = len({ingredient for _, ingredient, _ in found})
+    columns = list(zip(*found, strict=True)) or [(), (), ()]
+    named = zip(("code", "grouped", "label"), columns, strict=True)
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in named})
+    return table.append_column("mode", pa.array(["medication"] * len(found), pa.string())), counts
+
+
+def _roll_up(bench: Workbench, tables: list[pa.Table], files: list[Path]) -> None:
+    if not tables:
         bench.view("coded", files)
         return
-    tables = []
-    for grouping in groupings:
-        codes = bench.rows(
-            "SELECT DISTINCT code FROM placed WHERE mode = $mode AND fate IS NULL ORDER BY code",
-            mode=grouping.mode,
-        )
-        groups = grouping.groups([code for (code,) in codes])
-        tables.append(groups.append_column("mode", pa.array([grouping.mode] * len(groups))))
     bench.take("groups_given", pa.concat_tables(tables))
     bench.run(
         "CREATE TABLE grouped AS SELECT mode, code, grouped, label, "
         "row_number() OVER (PARTITION BY mode, code ORDER BY grouped) AS ordinal FROM groups_given"
     )
-    modes = pa.table({"mode": pa.array([grouping.mode for grouping in groupings])})
-    bench.take("grouped_modes", modes)
+    bench.run("CREATE TABLE grouped_modes AS SELECT DISTINCT mode FROM groups_given")
     bench.view("coded", [bench.keep(sql_text("coded"), "coded")])

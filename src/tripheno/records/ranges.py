@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tripheno.errors import BadReferenceRanges, NoSuchFile
-from tripheno.records.delimited import csv_relation, header_of
+from tripheno.records.delimited import csv_relation
 from tripheno.records.duck import Workbench, identifier, sql_text
+from tripheno.records.textfile import header_of
 
 FILE_NAME = "reference_ranges.csv"
 _CODES = ("code", "concept_id", "measurement_concept_id", "itemid", "labname", "lab")
@@ -22,7 +23,7 @@ def load_ranges(bench: Workbench, given: Path | None, path: Path) -> Path | None
         return None
     if not file.is_file():
         raise NoSuchFile(f"No file of reference ranges {file}")
-    spelt = {name.lower(): name for name in header_of(file).columns}
+    spelt = {name.lower(): name for name in header_of(file, declared=bench.encoding).columns}
     code = next((spelt[name] for name in _CODES if name in spelt), None)
     label = next((spelt[name] for name in _LABELS if name in spelt), None)
     absent = [name for name in ("low", "high") if name not in spelt]
@@ -38,7 +39,7 @@ def load_ranges(bench: Workbench, given: Path | None, path: Path) -> Path | None
         label=identifier(label) if label else "NULL",
         low=identifier(spelt["low"]),
         high=identifier(spelt["high"]),
-        relation=csv_relation(file),
+        relation=csv_relation(bench, file),
     )
     bench.run(query)
     _refuse_contradictions(bench, file)

@@ -4,7 +4,8 @@
 
     SITE/events.parquet    the events, with their counting rule
     SITE/coverage.json     what was read, dropped and why
-    SITE/local/            mode 0700: patients.parquet and, by visit, windows.parquet; never leaves
+    SITE/local/            mode 0700: patients.parquet and, by visit, windows.parquet; where the
+                           source has them, attributes.parquet (birth year, sex, death)
 
 The files are made in the workbench's folder and moved into place together at the end: a run that
 fails changes nothing.
@@ -22,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tripheno.errors import EmptyMode, OutputExists
+from tripheno.errors import EmptyMode, OutputExists, PoorQuality
 from tripheno.provenance import provenance
 from tripheno.records.coverage import (
     Coverage,
@@ -34,10 +35,11 @@ from tripheno.records.coverage import (
 )
 from tripheno.records.duck import Workbench, sql_text
 from tripheno.records.events import EVENT_SCHEMA, CountingRule, stream_events
+from tripheno.records.quality import findings
 from tripheno.records.source import IngestSettings, Plan, RecordSource, Titles
 
 EVENTS, COVERAGE, LOCAL = "events.parquet", "coverage.json", "local"
-PATIENTS, WINDOWS = "patients.parquet", "windows.parquet"
+PATIENTS, WINDOWS, ATTRIBUTES = "patients.parquet", "windows.parquet", "attributes.parquet"
 Measure = Callable[[Path, CountingRule], TensorFacts]
 
 
@@ -99,23 +101,30 @@ class SiteWriter:
         _write_map(bench, "SELECT patient, key FROM patients", made / PATIENTS)
         if rule.window == "visit":
             _write_map(bench, 'SELECT "window", patient, visit FROM windows', made / WINDOWS)
+        found = self._quality(tables, modes)
+        if self.plan.attributes is not None:
+            query = sql_text("site_attributes").replace("{attributes}", self.plan.attributes)
+            _write_map(bench, query, made / ATTRIBUTES)
         tensor = self.measure(made / EVENTS, rule) if self.measure is not None else None
-        coverage = self._account(site or folder.name, tables, modes, events, tensor)
+        coverage = self._account(site or folder.name, tables, modes, events, tensor, found)
         text = json.dumps(coverage.to_json(), indent=2, ensure_ascii=False)
         (made / COVERAGE).write_text(text + "\n", encoding="utf-8")
         local = private_folder(folder)
-        (local / WINDOWS).unlink(missing_ok=True)
+        for name in (WINDOWS, ATTRIBUTES):
+            (local / name).unlink(missing_ok=True)
+        private = (PATIENTS, WINDOWS, ATTRIBUTES)
         for path in made.iterdir():
-            path.replace((local if path.name in (PATIENTS, WINDOWS) else folder) / path.name)
+            path.replace((local if path.name in private else folder) / path.name)
         return coverage
 
-    def _account(
+    def _account(  # noqa: PLR0917 - each is a part of the account
         self,
         name: str,
         tables: tuple[TableCoverage, ...],
         modes: tuple[ModeCoverage, ...],
         events: int,
         tensor: TensorFacts | None,
+        found: tuple[str, ...],
     ) -> Coverage:
         rule = self.settings.rule
         return Coverage(
@@ -129,9 +138,22 @@ class SiteWriter:
             events=events,
             tensor=tensor,
             facts=self.plan.facts,
-            warnings=self.plan.warnings,
+            warnings=(*self.plan.warnings, *found),
             provenance=provenance(_settings_for_record(self.settings), self.plan.inputs),
         )
+
+    def _quality(
+        self, tables: tuple[TableCoverage, ...], modes: tuple[ModeCoverage, ...]
+    ) -> tuple[str, ...]:
+        """What the data-quality gate finds; with --strict that is the end."""
+        unlisted: list[str] = []
+        if self.titles is not None:
+            codes = self.bench.rows("SELECT code FROM codes WHERE code LIKE 'ICD%' ORDER BY code")
+            unlisted = self.titles.unlisted([code for (code,) in codes])
+        found = findings(tables, modes, unlisted)
+        if found and self.settings.strict:
+            raise PoorQuality("; ".join((*self.plan.warnings, *found)), where=self.plan.described)
+        return found
 
     def _add_titles(self) -> None:
         """Names for codes that the tables do not name."""
@@ -202,8 +224,9 @@ _ADVICE = {
 def _settings_for_record(settings: IngestSettings) -> dict[str, Any]:
     """The settings as plain values, without paths: they are compared between machines."""
     plain = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
-    plain["rule"] = asdict(settings.rule)
+    plain["rule"], plain["missing"] = asdict(settings.rule), list(settings.missing)
+    plain["prefixes"] = {mode: list(found) for mode, found in settings.prefixes.items()}
     plain["groupings"] = [f"{g.mode}={g.name}" for g in settings.groupings]
-    for name in ("reference_ranges", "mapping"):
+    for name in ("reference_ranges", "mapping", "drug_table"):
         plain[name] = plain[name].name if plain[name] is not None else None
     return plain

@@ -26,15 +26,17 @@ import pyarrow as pa
 from tripheno.errors import SettingsError
 from tripheno.records.duck import Workbench
 from tripheno.records.events import CountingRule
+from tripheno.records.textfile import MISSING, check_encoding
 
 ANCHORS = ("start", "interval")
-DRUG_NAMES = ("folded", "raw")
+DRUG_NAMES = ("ingredient", "folded", "raw")
 WITHOUT_VISIT = ("drop", "date")
 OPTIONS = {
     "infer_visit": "--infer-visit",
     "reference_ranges": "--reference-ranges",
     "mapping": "--settings",
     "schema": "--schema",
+    "prefixes": "--prefix",
 }
 
 
@@ -59,6 +61,9 @@ class Titles(Protocol):
     def titles(self, codes: Sequence[str]) -> Mapping[str, str]:
         """The title of every code that has one."""
 
+    def unlisted(self, codes: Sequence[str]) -> list[str]:
+        """The codes that the list of their system does not have."""
+
 
 @dataclass(frozen=True)
 class IngestSettings:
@@ -68,6 +73,10 @@ class IngestSettings:
     anchor: str = "start"
     """Where a time window finds an order: at its start, or on every day it covers."""
     drug_names: str = "folded"
+    """How drugs that are names are spelt: as ingredients (what the command does unless told
+    otherwise), case-folded, or as written."""
+    drug_table: Path | None = None
+    """The hospital's own names of drugs: code, NDC, HICL or name → ingredient."""
     strip_strength: bool = False
     infer_visit: bool = False
     """Give records without a visit the visit that was under way at their time."""
@@ -75,9 +84,19 @@ class IngestSettings:
     """What becomes of records that have no visit still: dropped, or their day is their visit."""
     by: str | None = None
     timezone: str | None = None
+    encoding: str | None = None
+    """Of text files without byte-order mark; UTF-8 when nothing is said."""
+    missing: tuple[str, ...] = MISSING
+    """Words that mean nothing."""
+    date_order: str | None = None
+    """What 03/04/2020 means: dmy or mdy. Nothing said: it cannot be read."""
+    strict: bool = False
+    """Refuse what the data-quality gate finds."""
     reference_ranges: Path | None = None
     mapping: Path | None = None
     schema: str | None = None
+    prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """MEDS: which beginnings of codes belong to a mode, where the defaults do not fit."""
     memory: str = "2GB"
     groupings: tuple[Grouping, ...] = ()
 
@@ -91,12 +110,15 @@ class IngestSettings:
             )
             if value not in allowed
         ]
+        check_encoding(self.encoding)
         if self.anchor == "interval" and self.rule.calendar_width is None:
             faults.append(
                 f"an order's interval is counted in calendar windows, not in '{self.rule.window}'"
             )
         if self.drug_names == "raw" and self.strip_strength:
             faults.append("raw drug names keep their strength")
+        if self.date_order not in (None, "dmy", "mdy"):
+            faults.append(f"date order must be dmy or mdy, not {self.date_order!r}")
         if self.timezone is not None and self.timezone not in available_timezones():
             faults.append(f"unknown time zone {self.timezone!r}")
         faults += [
@@ -129,6 +151,10 @@ class Plan:
     inputs: Mapping[str, str]
     facts: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    names_drugs: bool = False
+    """Whether its drugs are names, which can be folded to ingredients."""
+    attributes: str | None = None
+    """A SELECT of patient, birth_year, sex and died; what it gives never leaves ``local/``."""
 
 
 class RecordSource(Protocol):

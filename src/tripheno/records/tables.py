@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from tripheno.errors import MissingColumn, MissingTable, NoSuchFile, UnknownRecords
-from tripheno.provenance import file_fingerprint
-from tripheno.records.delimited import csv_relation, header_of
+from tripheno.errors import ContradictoryKeys, MissingColumn, MissingTable, UnreadableTable
 from tripheno.records.duck import Workbench, identifier, literal
-
-_SUFFIXES = (".parquet", ".csv.gz", ".csv", ".tsv.gz", ".tsv")
-_SHARD_NAMES = ("part-", "part_", "data-", "data_")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column a source needs: names, kind (id, text, number, time), whether it must be there."""
+    """One column a source needs: names, kind and whether it must be there.
+
+    Kinds are id, text, number, time, offset (minutes from a moment), and icd: a text that must
+    never have been a number.
+    """
 
     names: tuple[str, ...]
     kind: str
@@ -77,6 +75,7 @@ class Tables:
     def __init__(self, bench: Workbench, origin: Origin) -> None:
         self.bench, self.origin = bench, origin
         self.opened: dict[str, str] = {}
+        self.notes: list[str] = []
         bench.run("CREATE SCHEMA IF NOT EXISTS src")
 
     def has(self, *names: str) -> bool:
@@ -111,13 +110,44 @@ class Tables:
                 expressions.append(f"{_EMPTY[column.kind]} AS {identifier(column.names[0])}")
             else:
                 chosen.append(found)
-                value = _expression(found, column.kind, spelt[found])
+                if column.kind == "icd" and not spelt[found].upper().startswith("VARCHAR"):
+                    raise self._numeric_codes(name, found, spelt[found])
+                value = _expression(found, column.kind, spelt[found], self.bench.missing)
                 expressions.append(f"{value} AS {identifier(column.names[0])}")
         if absent:
             raise self._missing_columns(name, absent, list(spelt))
         self._create(view, expressions, self.origin.relation(name, chosen))
         self.opened[view] = name
         return True
+
+    def unique(self, view: str, key: str) -> None:
+        """Give a view one row per key: repetitions are noted, contradictions are refused."""
+        if view not in self.opened:
+            return
+        name = f"src.{identifier(view)}"
+        rows, different, keys = self.bench.rows(
+            f"SELECT sum(n), count(*), count(DISTINCT {key}) FROM "  # noqa: S608
+            f"(SELECT *, count(*) AS n FROM {name} WHERE {key} IS NOT NULL GROUP BY ALL)"
+        )[0]
+        if different > keys:
+            raise ContradictoryKeys(
+                f"{different - keys:,} rows contradict another with the same {key}",
+                where=self.shown(view),
+                fix="give every key one row, as in the source",
+            )
+        if rows is not None and rows > keys:
+            self.notes.append(f"{self.shown(view)}: {rows - keys:,} rows repeat another, used once")
+            self.bench.run(f"CREATE TABLE src.once AS SELECT DISTINCT * FROM {name}")  # noqa: S608
+            self.bench.run(f"DROP VIEW {name}")
+            self.bench.run(f"ALTER TABLE src.once RENAME TO {identifier(view)}")
+
+    def _numeric_codes(self, name: str, column: str, dtype: str) -> UnreadableTable:
+        return UnreadableTable(
+            f"Column '{column}' holds ICD codes as numbers ({dtype})",
+            where=self.origin.shown(name),
+            why="leading zeros and points were lost: 008.45 is not 8.45",
+            fix="export the column as text",
+        )
 
     def _create(self, view: str, expressions: Sequence[str], relation: str) -> None:
         source = f"FROM {relation}" if relation else "WHERE false"
@@ -127,10 +157,12 @@ class Tables:
     def _missing_table(self, name: str) -> MissingTable:
         found = self.origin.names()
         listed = ", ".join(sorted(found)[:12]) + (" …" if len(found) > 12 else "")
+        foreign = getattr(self.origin, "foreign", [])
+        unread = f"; not read: {', '.join(foreign[:5])}" if foreign else ""
         return MissingTable(
             f"No table '{name}'",
             where=self.origin.title,
-            why=f"found instead: {listed or 'no tables at all'}",
+            why=f"found instead: {listed or 'no tables at all'}{unread}",
             fix="check the path and the source named on the command line",
         )
 
@@ -152,25 +184,40 @@ class Tables:
 _EMPTY = {
     "id": "NULL::VARCHAR",
     "text": "NULL::VARCHAR",
+    "icd": "NULL::VARCHAR",
     "number": "NULL::DOUBLE",
+    "offset": "NULL::DOUBLE",
     "time": "NULL::TIMESTAMP",
 }
+_EXACT = 2**53  # whole numbers up to here survive in a floating-point column
 
 
-def _expression(column: str, kind: str, dtype: str) -> str:
-    """A column in its canonical type; what cannot be read as that type becomes NULL."""
+def _expression(column: str, kind: str, dtype: str, missing: Sequence[str]) -> str:
+    """A column in its canonical type. What cannot be read as a number becomes NULL, as a time
+    minus infinity: later steps count it apart from what is missing.
+    """
     name, dtype = identifier(column), dtype.upper()
+    words = ", ".join(literal(word) for word in missing)
+    if dtype == "VARCHAR":
+        given = f"CASE WHEN tidy({name}) NOT IN ({words}) THEN {name} END"
+    else:
+        given = name
     if kind == "number":
-        return f"try_cast({name} AS DOUBLE)"
+        return f"try_cast({given} AS DOUBLE)"
+    if kind == "offset":
+        unread = f"CASE WHEN {given} IS NOT NULL THEN CAST('-infinity' AS DOUBLE) END"
+        return f"coalesce(try_cast({given} AS DOUBLE), {unread})"
     if kind == "time":
-        return _moment(name, dtype)
+        return _moment(given, dtype)
     if kind == "id" and (dtype in ("DOUBLE", "FLOAT") or dtype.startswith("DECIMAL")):
-        return f"CAST(CAST({name} AS BIGINT) AS VARCHAR)"
+        return (
+            f"CASE WHEN abs({name}) >= {_EXACT} THEN error('ids are rounded numbers') "
+            f"WHEN {name} = floor({name}) THEN CAST(CAST({name} AS BIGINT) AS VARCHAR) "
+            f"ELSE CAST({name} AS VARCHAR) END"
+        )
     if dtype != "VARCHAR":
         return f"CAST({name} AS VARCHAR)"
-    if kind == "id":
-        return f"nullif(regexp_replace(trim({name}), '\\.0$', ''), '')"
-    return f"nullif({name}, '')"
+    return f"whole_id({given})" if kind == "id" else f"replace({given}, chr(65279), '')"
 
 
 def _moment(name: str, dtype: str) -> str:
@@ -180,120 +227,3 @@ def _moment(name: str, dtype: str) -> str:
     if dtype.startswith(("DATE", "TIMESTAMP")):
         return f"CAST({name} AS TIMESTAMP)"
     return f"wall_clock(CAST({name} AS VARCHAR))"
-
-
-class FolderOrigin:
-    """A folder of CSV or Parquet files, its subfolders one level down, or one such file."""
-
-    def __init__(self, bench: Workbench, path: Path) -> None:
-        self._bench, self.title = bench, path.name or str(path)
-        self._files: dict[str, list[Path]] = {}
-        for file in _files_in(path):
-            shard = file.name.lower().startswith(_SHARD_NAMES)
-            name = table_name(file.parent.name + ".parquet" if shard else file.name)
-            kept = self._files.setdefault(name, [])
-            if not kept or (shard and kept[0].parent == file.parent):
-                kept.append(file)
-        self._columns: dict[str, dict[str, str]] = {}
-
-    def names(self) -> list[str]:
-        """Every file that can be a table."""
-        return list(self._files)
-
-    def columns(self, name: str) -> dict[str, str]:
-        """The header of a CSV file (all text), or the schema of a Parquet file."""
-        if name not in self._columns:
-            file = self._files[name][0]
-            if file.suffix.lower() == ".parquet":
-                rows = self._bench.rows(f"DESCRIBE FROM {self.relation(name, ())}")
-                self._columns[name] = {row[0]: row[1] for row in rows}
-            else:
-                self._columns[name] = dict.fromkeys(header_of(file).columns, "VARCHAR")
-        return self._columns[name]
-
-    def relation(self, name: str, columns: Sequence[str]) -> str:
-        """A call of DuckDB's own reader."""
-        del columns  # DuckDB reads only the columns that the view asks for
-        files = self._files[name]
-        if files[0].suffix.lower() == ".parquet":
-            return f"read_parquet([{', '.join(literal(str(file)) for file in files)}])"
-        return csv_relation(files[0])
-
-    def shown(self, name: str) -> str:
-        """The file's name."""
-        files = self._files[name]
-        return files[0].name if len(files) == 1 else f"{files[0].parent.name}/ ({len(files)} files)"
-
-    def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
-        """SHA-256 of every file read."""
-        return {file.name: file_fingerprint(file) for name in names for file in self._files[name]}
-
-
-class DuckDBOrigin:
-    """A DuckDB database file, opened read-only."""
-
-    def __init__(self, bench: Workbench, path: Path) -> None:
-        self._path, self._bench, self.title = path, bench, path.name
-        bench.run(f"ATTACH {literal(str(path))} AS origin (READ_ONLY)")
-        rows = bench.rows(
-            "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() "
-            "WHERE database_name = 'origin' AND NOT internal ORDER BY column_index"
-        )
-        self._tables: dict[str, tuple[str, str]] = {}
-        self._columns: dict[str, dict[str, str]] = {}
-        for schema, table, column, dtype in rows:
-            if self._tables.setdefault(table.lower(), (schema, table)) == (schema, table):
-                self._columns.setdefault(table.lower(), {})[column] = dtype
-
-    def names(self) -> list[str]:
-        """Every table and view of the database."""
-        return list(self._tables)
-
-    def columns(self, name: str) -> dict[str, str]:
-        """The table's columns and types."""
-        return self._columns[name]
-
-    def relation(self, name: str, columns: Sequence[str]) -> str:
-        """The table under its full name."""
-        del columns
-        schema, table = self._tables[name]
-        return f"origin.{identifier(schema)}.{identifier(table)}"
-
-    def shown(self, name: str) -> str:
-        """The table's name."""
-        return self._tables[name][1]
-
-    def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
-        """SHA-256 of the database file."""
-        return {self._path.name: file_fingerprint(self._path)} if names else {}
-
-
-def origin_of(bench: Workbench, path: Path) -> Origin:
-    """The origin that fits a path."""
-    if not path.exists():
-        raise NoSuchFile(f"No file or folder {path}", fix="check the path, from where you are")
-    if path.is_file() and path.suffix.lower() in (".duckdb", ".db", ".ddb"):
-        return DuckDBOrigin(bench, path)
-    origin = FolderOrigin(bench, path)
-    if not origin.names():
-        raise UnknownRecords(
-            f"No tables in {path.name}", why="looked for " + ", ".join(_SUFFIXES) + " and .duckdb"
-        )
-    return origin
-
-
-def table_name(file: str) -> str:
-    """The table that a file's name stands for: lower case, without suffixes."""
-    lower = file.lower()
-    return lower.removesuffix(next((end for end in _SUFFIXES if lower.endswith(end)), ""))
-
-
-def _files_in(path: Path) -> list[Path]:
-    """Readable files, Parquet before CSV, so that a table exported twice is read once."""
-    found = [path] if path.is_file() else [*path.glob("*"), *path.glob("*/*")]
-    readable = [f for f in found if f.is_file() and f.name.lower().endswith(_SUFFIXES)]
-    order = {suffix: rank for rank, suffix in enumerate(_SUFFIXES)}
-    return sorted(
-        readable,
-        key=lambda f: (order[next(s for s in _SUFFIXES if f.name.lower().endswith(s))], str(f)),
-    )

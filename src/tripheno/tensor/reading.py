@@ -1,4 +1,8 @@
-"""A hospital's tensor from whatever file holds it."""
+"""A hospital's tensor from whatever file holds it.
+
+Text is text until a column is declared otherwise: patients 001 and 1 are two, and so are the codes
+250.00 and 250. Words that mean nothing are never a patient or a code.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from tripheno.errors import BadCells, NoSuchFile, UnknownFormat
+from tripheno.errors import BadCells, BadEvents, NoSuchFile, UnknownFormat
 from tripheno.records.events import CountingRule, check_events
+from tripheno.records.textfile import MISSING, content, encoding_of, header_of, kind_of
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
+
+_WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
 def read_tensor(path: str | Path, rule: CountingRule | None = None) -> CountTensor:
@@ -39,21 +47,73 @@ def read_tensor(path: str | Path, rule: CountingRule | None = None) -> CountTens
             why=UnknownFormat.__doc__ or "",
             fix="tables of your own are read by `tripheno ingest flat`",
         )
-    table = _read_table(path)
+    table, written = _read_table(path)
     if table.column_names and table.column_names[-1] == "value":
         return _from_cell_table(table, where=path.name)
+    if written:
+        table = _declared(table, path.name)
     return CountTensor.from_events(check_events(table, where=path.name), rule=rule)
 
 
-def _read_table(path: Path) -> pa.Table:
+def _read_table(path: Path) -> tuple[pa.Table, bool]:
+    """The table, and whether it was written as text (then every column is text, or missing)."""
     try:
-        if path.suffix == ".parquet":
-            return pq.read_table(path)
-        return pyarrow.csv.read_csv(path)
+        if path.suffix == ".parquet" or kind_of(path) == "parquet":
+            return pq.read_table(path), False
+        header, encoding = header_of(path), encoding_of(path)
+        with content(path) as stream:
+            table = pyarrow.csv.read_csv(
+                stream,
+                pyarrow.csv.ReadOptions(
+                    encoding="utf-8" if encoding == "utf-8-sig" else encoding,
+                    column_names=header.columns,
+                    skip_rows=1,
+                ),
+                pyarrow.csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
+                pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(header.columns, pa.string()),
+                    strings_can_be_null=False,
+                ),
+            )
     except (pa.ArrowException, OSError) as fault:
         raise UnknownFormat(
             f"'{path.name}' cannot be read", why=type(fault).__name__, fix="is it complete?"
         ) from None
+    return pa.table({name: _present(table[name]) for name in table.column_names}), True
+
+
+def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column without blanks and byte-order marks around its words; missing words are missing."""
+    coded = column.combine_chunks().dictionary_encode()
+    words = pc.utf8_trim(coded.dictionary, "\ufeff \t\r\n\xa0")
+    words = pc.replace_substring_regex(words, '^"(.*)"$', r"\1")  # a blank stood before the quote
+    words = pc.if_else(pc.is_in(words, pa.array(MISSING)), None, words)
+    return pa.chunked_array([words.take(coded.indices)])
+
+
+def _declared(table: pa.Table, where: str) -> pa.Table:
+    """A written event table in the types that its columns are declared to have."""
+    columns, faults = {}, []
+    for name in table.column_names:
+        column = table[name]
+        if name in ("patient", "window"):
+            column = _numbered(column)
+        elif name == "time":
+            try:
+                column = column.cast(pa.timestamp("us"))
+            except pa.ArrowException:
+                faults.append("'time' has moments that are not written as 2020-03-04 10:00:00")
+        columns[name] = column
+    if faults:
+        raise BadEvents("; ".join(faults), where=where)
+    return pa.table(columns)
+
+
+def _numbered(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whole numbers as they are; other names are numbered, so that 001 and 1 stay two."""
+    if pc.all(pc.match_substring_regex(column, _WHOLE)).as_py() is not False:
+        return column.cast(pa.int64())
+    return pa.chunked_array([column.combine_chunks().dictionary_encode().indices.cast(pa.int64())])
 
 
 def _from_cell_table(table: pa.Table, *, where: str) -> CountTensor:
@@ -65,16 +125,45 @@ def _from_cell_table(table: pa.Table, *, where: str) -> CountTensor:
             where=where,
             fix="patient, two or more modes, value",
         )
-    if any(column.null_count for column in table.columns):
-        raise BadCells("a cell has missing entries", where=where)
+    faults = [
+        f"'{name}' is missing in {table[name].null_count:,} of {table.num_rows:,} cells"
+        for name in table.column_names
+        if table[name].null_count
+    ]
+    faults += [
+        f"'{name}' holds codes as {table[name].type}: write them as text"
+        for name in (patient, *modes)
+        if pa.types.is_floating(table[name].type) or pa.types.is_decimal(table[name].type)
+    ]
+    if faults:
+        raise BadCells("; ".join(faults), where=where)
     rows = table["patient"].combine_chunks().dictionary_encode()
     columns, axes = [np.asarray(rows.indices, dtype=np.int64)], []
     for mode in modes:
-        codes, positions = np.unique(
-            np.asarray(table[mode].cast(pa.string()).to_pylist(), dtype=object), return_inverse=True
-        )
-        axes.append(Axis(mode, len(codes), tuple(str(code) for code in codes)))
-        columns.append(positions.astype(np.int64))
+        codes, positions = _sorted_codes(table[mode])
+        axes.append(Axis(mode, len(codes), codes))
+        columns.append(positions)
     shape = [len(rows.dictionary), *(axis.size for axis in axes)]
-    values = table["value"].to_numpy()
-    return CountTensor.from_cells(np.column_stack(columns), values, shape=shape, axes=axes)
+    return CountTensor.from_cells(
+        np.column_stack(columns), _values(table["value"], where), shape=shape, axes=axes
+    )
+
+
+def _sorted_codes(column: pa.ChunkedArray) -> tuple[tuple[str, ...], np.ndarray]:
+    """The codes in order, and every row's position among them."""
+    coded = column.combine_chunks()
+    if not pa.types.is_dictionary(coded.type):
+        coded = coded.dictionary_encode()
+    words = coded.dictionary.cast(pa.string())
+    codes, merged = np.unique(np.asarray(words.to_pylist(), dtype=object), return_inverse=True)
+    positions = merged.astype(np.int64)[np.asarray(coded.indices)]
+    return tuple(str(code) for code in codes), positions
+
+
+def _values(column: pa.ChunkedArray, where: str) -> np.ndarray:
+    """The counts; a table that was written as text has them as text."""
+    try:
+        kind = pa.float64() if pa.types.is_string(column.type) else column.type
+        return np.asarray(column.cast(kind).to_numpy())
+    except pa.ArrowException:
+        raise BadCells("a value is not a number", where=where) from None

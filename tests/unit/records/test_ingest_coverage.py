@@ -39,11 +39,11 @@ def test_the_json_has_tables_modes_and_the_tensor(ward, tmp_path):
     orders = next(table for table in report["tables"] if table["mode"] == "medication")
     assert orders == {
         "table": "PRESCRIPTIONS.csv", "mode": "medication", "read": 3, "used": 2,
-        "dropped": {"no visit": 1}, "visits": {"none": 1}, "rules": {},
+        "dropped": {"no visit": 1}, "visits": {"none": 1}, "rules": {}, "times": {}, "further": {},
         "share_without_visit": 0.3333, "share_unmapped": 0.0,
     }  # fmt: skip
     assert report["modes"]["medication"] == {
-        "events": 1, "repeated": 1, "patients": 1, "codes": 1,
+        "events": 1, "repeated": 1, "patients": 1, "codes": 1, "unnamed": 0,
         "top": [{"code": "aspirin", "label": "Aspirin", "patients": 1}],
     }  # fmt: skip
     assert report["rule"] == {
@@ -104,7 +104,7 @@ def test_a_tensor_without_a_cell_ends_with_exit_three_and_leaves_no_events(ward,
         (("--cap", "0"), "cap must be 1 or more"),
         (("--by", "region"), "can be split by nothing"),
         (("--anchor", "interval"), "calendar windows"),
-        (("--schema", "cdm"), "mimic does not understand --schema"),
+        (("--schema", "cdm"), "a schema belongs to a database"),
         (("--memory", "lots"), "not an amount of memory"),
         (("--strip-strength", "--drug-names", "raw"), "keep their strength"),
     ],

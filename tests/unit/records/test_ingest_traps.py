@@ -185,7 +185,7 @@ def test_a_missing_table_is_named_with_what_was_found_instead(ward):
 def test_a_missing_dictionary_costs_only_the_labels(ward):
     (ward / "D_LABITEMS.csv").unlink()
     site, result = run_ingest(Mimic(), ward, LABS)
-    assert result.sites[0].warnings == ("no table d_labitems: its codes have no labels",)
+    assert result.sites[0].warnings[0] == "no table d_labitems: its codes have no labels"
     assert cells(site) == {("777001", "aspirin", "50931"): 1}
 
 

@@ -1,11 +1,7 @@
--- Ready-made cells; equal coordinates are added.
+-- Ready-made cells, row by row: counting adds rows with equal coordinates.
 CREATE TABLE cells AS
-SELECT * EXCLUDE (value), sum(value) AS value
-FROM (
-    SELECT
-        nullif(trim(CAST({patient} AS VARCHAR)), '') AS patient,
-        {columns},
-        try_cast({value} AS DOUBLE) AS value
-    FROM {relation}
-)
-GROUP BY ALL
+SELECT
+    nullif(tidy(CAST({patient} AS VARCHAR)), '') AS patient,
+    {columns},
+    try_cast({value} AS DOUBLE) AS value
+FROM {relation}

@@ -7,6 +7,7 @@ SELECT
         WHERE own.mode = codes.mode
     ) AS patients,
     count(*) AS codes,
+    count(*) FILTER (codes.label IS NULL) AS unnamed,
     any_value(used.row_count) AS row_count
 FROM codes
 JOIN (SELECT code, count(*) AS event_count FROM events GROUP BY code) AS held

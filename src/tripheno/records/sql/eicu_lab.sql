@@ -3,7 +3,7 @@ SELECT
     CASE $by WHEN 'hospitalid' THEN stays.hospitalid WHEN 'region' THEN stays.region END AS site,
     stays.uniquepid AS patient,
     labs.patientunitstayid AS visit,
-    stays.unit_admission + to_seconds(60 * labs.labresultoffset) AS starts,
+    after(stays.unit_admission, labs.labresultoffset) AS starts,
     NULL::TIMESTAMP AS ends,
     lower(trim(labs.labname)) AS code,
     trim(labs.labname) AS label,

@@ -1,23 +1,24 @@
 -- An order that was not cancelled, by its HICL code; the name is its label, and its code where the
--- HICL code is missing and raw names were asked for.
+-- HICL code is missing, unless only HICL codes were asked for (folded).
 SELECT
     CASE $by WHEN 'hospitalid' THEN stays.hospitalid WHEN 'region' THEN stays.region END AS site,
     stays.uniquepid AS patient,
     orders.patientunitstayid AS visit,
-    stays.unit_admission + to_seconds(60 * orders.drugstartoffset) AS starts,
-    stays.unit_admission + to_seconds(60 * orders.drugstopoffset) AS ends,
-    coalesce(orders.drughiclseqno, CASE WHEN $drug_names = 'raw' THEN orders.drugname END) AS code,
+    after(stays.unit_admission, orders.drugstartoffset) AS starts,
+    after(stays.unit_admission, orders.drugstopoffset) AS ends,
+    coalesce(orders.drughiclseqno, CASE WHEN $drug_names <> 'folded' THEN tidy(orders.drugname) END) AS code,
     trim(orders.drugname) AS label,
     NULL::VARCHAR AS visit_note,
     CASE
         WHEN orders.drughiclseqno IS NOT NULL THEN 'HICL'
-        WHEN $drug_names = 'raw' THEN 'name'
+        WHEN $drug_names <> 'folded' AND orders.drugname IS NOT NULL THEN 'name'
     END AS note,
     1 AS part,
     CASE
         WHEN stays.uniquepid IS NULL THEN 'stay not in patient table'
-        WHEN orders.drugordercancelled = 'Yes' THEN 'cancelled order'
-        WHEN orders.drughiclseqno IS NULL AND $drug_names <> 'raw' THEN 'no HICL code'
+        WHEN says_yes(orders.drugordercancelled) THEN 'cancelled order'
+        WHEN says_yes(orders.drugordercancelled) IS NULL THEN 'unknown flag'
+        WHEN orders.drughiclseqno IS NULL AND $drug_names = 'folded' THEN 'no HICL code'
     END AS fate
 FROM src.medication AS orders
 LEFT JOIN stays ON stays.patientunitstayid = orders.patientunitstayid

@@ -1,9 +1,9 @@
 -- A condition that was not refuted.
 SELECT
     NULL::VARCHAR AS site,
-    ref_id(field(json, '$.subject.reference')) AS patient,
+    patient_of(json) AS patient,
     CASE
-        WHEN $encounters_known THEN encounters.id ELSE ref_id(field(json, '$.encounter.reference'))
+        WHEN $encounters_known THEN encounters.stay ELSE encounter_of(json)
     END AS visit,
     wall_clock(coalesce(
         field(json, '$.onsetDateTime'), field(json, '$.onsetPeriod.start'), field(json, '$.recordedDate')
@@ -12,15 +12,16 @@ SELECT
     concept_code(piece(json, '$.code'), 'folded', false) AS code,
     concept_label(piece(json, '$.code')) AS label,
     CASE
-        WHEN field(json, '$.encounter.reference') IS NULL THEN 'none'
+        WHEN encounter_of(json) IS NULL THEN 'none'
         WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
     END AS visit_note,
     NULL::VARCHAR AS note,
     1 AS part,
     CASE
-        WHEN list_contains(field(json, '$.verificationStatus.coding[*].code'), 'entered-in-error')
+        WHEN stale THEN 'older version or copy'
+        WHEN list_contains(verified(json), 'entered-in-error')
             THEN 'entered in error'
-        WHEN list_contains(field(json, '$.verificationStatus.coding[*].code'), 'refuted') THEN 'refuted'
+        WHEN list_contains(verified(json), 'refuted') THEN 'refuted'
     END AS fate
 FROM src.condition
-LEFT JOIN encounters ON encounters.id = ref_id(field(json, '$.encounter.reference'))
+LEFT JOIN encounters ON encounters.id = encounter_of(json)

@@ -9,6 +9,26 @@ CREATE MACRO piece(resource, path) AS json_extract(resource, path);
 CREATE MACRO ref_id(reference) AS regexp_extract(
     regexp_replace(reference, '/_history/.*$', ''), '([^/:]+)$', 1);
 
+-- What R4 and R5 (and STU3) name differently.
+CREATE MACRO patient_of(json) AS ref_id(coalesce(
+    field(json, '$.subject.reference'), field(json, '$.patient.reference')));
+
+CREATE MACRO encounter_of(json) AS ref_id(coalesce(
+    field(json, '$.encounter.reference'), field(json, '$.context.reference')));
+
+CREATE MACRO medication_of(json) AS coalesce(
+    field(json, '$.medicationReference.reference'), field(json, '$.medication.reference.reference'));
+
+CREATE MACRO concept_of(json) AS coalesce(
+    piece(json, '$.medicationCodeableConcept'), piece(json, '$.medication.concept'));
+
+CREATE MACRO given_at(json) AS coalesce(
+    field(json, '$.occurenceDateTime'), field(json, '$.occurencePeriod.start'),
+    field(json, '$.occurrenceDateTime'), field(json, '$.occurrencePeriod.start'));
+
+CREATE MACRO verified(json) AS list_append(
+    field(json, '$.verificationStatus.coding[*].code'), field(json, '$.verificationStatus'));
+
 -- The coding that hospitals share, where a concept has several; else the first.
 CREATE MACRO shared_coding(codings) AS coalesce(
     list_filter(codings, lambda c: c.system = 'http://www.nlm.nih.gov/research/umls/rxnorm')[1],

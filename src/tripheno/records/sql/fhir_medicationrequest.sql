@@ -1,26 +1,27 @@
 -- An order of a medication.
 WITH requests AS (
     SELECT
+        stale,
         json,
-        ref_id(field(json, '$.subject.reference')) AS patient,
-        ref_id(field(json, '$.encounter.reference')) AS encounter,
+        patient_of(json) AS patient,
+        encounter_of(json) AS encounter,
         CASE
-            WHEN starts_with(field(json, '$.medicationReference.reference'), '#')
-                THEN (field(json, '$.id')) || (field(json, '$.medicationReference.reference'))
-            ELSE ref_id(field(json, '$.medicationReference.reference'))
+            WHEN starts_with(medication_of(json), '#')
+                THEN (field(json, '$.id')) || (medication_of(json))
+            ELSE ref_id(medication_of(json))
         END AS medication
     FROM src.medicationrequest
 ),
 resolved AS (
     SELECT
         requests.*,
-        coalesce(piece(json, '$.medicationCodeableConcept'), parts.concept) AS concept,
-        coalesce(concept_label(piece(json, '$.medicationCodeableConcept')), parts.label) AS label,
+        coalesce(concept_of(json), parts.concept) AS concept,
+        coalesce(concept_label(concept_of(json)), parts.label) AS label,
         coalesce(parts.part, 1) AS part
     FROM requests
     LEFT JOIN medication_parts AS parts
         ON parts.id = requests.medication
-        AND NOT json_exists(json, '$.medicationCodeableConcept')
+        AND concept_of(json) IS NULL
 ),
 spelt_out AS (
     SELECT *, concept_code(concept, $drug_names, $strip_strength) AS code FROM resolved
@@ -28,7 +29,7 @@ spelt_out AS (
 SELECT
     NULL::VARCHAR AS site,
     patient,
-    CASE WHEN $encounters_known THEN encounters.id ELSE encounter END AS visit,
+    CASE WHEN $encounters_known THEN encounters.stay ELSE encounter END AS visit,
     wall_clock(coalesce(
         field(json, '$.dispenseRequest.validityPeriod.start'),
         field(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.start'),
@@ -50,6 +51,7 @@ SELECT
     NULL::VARCHAR AS note,
     CAST(part AS INTEGER) AS part,
     CASE
+        WHEN stale THEN 'older version or copy'
         WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
         WHEN field(json, '$.doNotPerform') = 'true' THEN 'never done'
         WHEN concept IS NULL AND medication IS NOT NULL THEN 'medication not found'

@@ -1,7 +1,7 @@
 -- What a medicationReference points to: the medication's concept, or those of a mixture's parts.
 CREATE TABLE medications AS
 WITH given AS (
-    SELECT field(json, '$.id') AS id, json FROM src.medication
+    SELECT id, json FROM src.medication WHERE NOT stale
     UNION ALL
     SELECT (field(holder, '$.id')) || '#' || (field(inner_resource, '$.id')), inner_resource
     FROM (
@@ -30,7 +30,8 @@ parts AS (
         id,
         unnest(from_json(
             piece(json, '$.ingredient'),
-            '[{"itemReference":{"reference":"VARCHAR"},"itemCodeableConcept":"JSON"}]'
+            '[{"itemReference":{"reference":"VARCHAR"},"itemCodeableConcept":"JSON",
+               "item":{"concept":"JSON","reference":{"reference":"VARCHAR"}}}]'
         )) AS part
     FROM coded
     WHERE concept IS NULL
@@ -39,11 +40,12 @@ SELECT id, concept, coalesce(concept_label(concept), name) AS label FROM coded W
 UNION ALL
 SELECT
     parts.id,
-    coalesce(parts.part.itemCodeableConcept, member.concept),
-    coalesce(concept_label(parts.part.itemCodeableConcept), concept_label(member.concept), member.name)
+    coalesce(coalesce(parts.part.itemCodeableConcept, parts.part.item.concept), member.concept),
+    coalesce(concept_label(coalesce(parts.part.itemCodeableConcept, parts.part.item.concept)), concept_label(member.concept), member.name)
 FROM parts
-LEFT JOIN coded AS member ON member.id = ref_id(parts.part.itemReference.reference)
-WHERE coalesce(parts.part.itemCodeableConcept, member.concept) IS NOT NULL;
+LEFT JOIN coded AS member ON member.id = ref_id(
+    coalesce(parts.part.itemReference.reference, parts.part.item.reference.reference))
+WHERE coalesce(coalesce(parts.part.itemCodeableConcept, parts.part.item.concept), member.concept) IS NOT NULL;
 
 CREATE TABLE medication_parts AS
 SELECT id, concept, label, row_number() OVER (PARTITION BY id ORDER BY CAST(concept AS VARCHAR)) AS part

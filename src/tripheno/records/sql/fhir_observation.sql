@@ -1,8 +1,12 @@
 -- A laboratory result that is abnormal: by its interpretation, else by the range written beside it.
 WITH told AS (
     SELECT
+        stale,
         json,
-        field(json, '$.interpretation[*].coding[*].code') AS interpretations,
+        list_concat(
+            field(json, '$.interpretation[*].coding[*].code'),
+            field(json, '$.interpretation.coding[*].code')
+        ) AS interpretations,
         list_has_any(
             interpretations, ['A', 'AA', 'H', 'HH', 'HU', 'L', 'LL', 'LU', 'POS', 'DET']
         ) AS abnormal,
@@ -24,9 +28,9 @@ ruled AS (
 )
 SELECT
     NULL::VARCHAR AS site,
-    ref_id(field(json, '$.subject.reference')) AS patient,
+    patient_of(json) AS patient,
     CASE
-        WHEN $encounters_known THEN encounters.id ELSE ref_id(field(json, '$.encounter.reference'))
+        WHEN $encounters_known THEN encounters.stay ELSE encounter_of(json)
     END AS visit,
     wall_clock(coalesce(
         field(json, '$.effectiveDateTime'),
@@ -38,12 +42,13 @@ SELECT
     concept_code(piece(json, '$.code'), 'folded', false) AS code,
     concept_label(piece(json, '$.code')) AS label,
     CASE
-        WHEN field(json, '$.encounter.reference') IS NULL THEN 'none'
+        WHEN encounter_of(json) IS NULL THEN 'none'
         WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
     END AS visit_note,
     rule AS note,
     1 AS part,
     CASE
+        WHEN stale THEN 'older version or copy'
         WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
         WHEN json_exists(json, '$.category')
             AND NOT list_contains(field(json, '$.category[*].coding[*].code'), 'laboratory')
@@ -54,4 +59,4 @@ SELECT
         ELSE 'not abnormal'
     END AS fate
 FROM ruled
-LEFT JOIN encounters ON encounters.id = ref_id(field(json, '$.encounter.reference'))
+LEFT JOIN encounters ON encounters.id = encounter_of(json)

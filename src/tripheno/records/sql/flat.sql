@@ -16,6 +16,10 @@ split AS (
         * EXCLUDE (fields),
         list_filter(
             CASE
+                WHEN CAST($icd AS VARCHAR) IS NOT NULL AND CAST($separator AS VARCHAR) IS NULL
+                    THEN valid_first(
+                        flatten(list_transform(fields, lambda f: pieces(f))), CAST($icd AS VARCHAR)
+                    )
                 WHEN CAST($separator AS VARCHAR) IS NULL THEN fields
                 ELSE flatten(list_transform(fields, lambda f: string_split(f, $separator)))
             END,
@@ -37,8 +41,7 @@ SELECT
     CAST(starts AS TIMESTAMP) AS starts,
     CAST(ends AS TIMESTAMP) AS ends,
     CASE
-        WHEN CAST($system AS VARCHAR) = 'ICD9CM' THEN icd9(code)
-        WHEN CAST($system AS VARCHAR) = 'ICD10CM' THEN icd10(code)
+        WHEN CAST($icd AS VARCHAR) IS NOT NULL THEN icd_diagnosis(code, CAST($icd AS VARCHAR))
         WHEN CAST($system AS VARCHAR) IS NOT NULL THEN CAST($system AS VARCHAR) || ':' || trim(code)
         WHEN $named THEN drug_code(code, $drug_names, $strip_strength)
         ELSE trim(code)
@@ -52,5 +55,7 @@ SELECT
     CASE
         WHEN another_kind THEN 'another kind'
         WHEN $flagged AND code IS NULL THEN 'nothing given'
+        WHEN CAST($icd AS VARCHAR) IS NOT NULL
+            THEN icd_fate(code, CAST($icd AS VARCHAR), icd_diagnosis(code, CAST($icd AS VARCHAR)))
     END AS fate
 FROM rows

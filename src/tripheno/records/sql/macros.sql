@@ -1,13 +1,53 @@
 -- Spellings that every source shares.
 
+-- A text without what nobody sees: byte-order marks, blanks, tabs and hard blanks at its ends.
+CREATE MACRO tidy(written) AS trim(replace(written, chr(65279), ''), ' ' || chr(9) || chr(10) || chr(13) || chr(160));
+
+-- An id as text; 17.0, as spreadsheets write it, is 17.
+CREATE MACRO whole_id(written) AS CASE
+    WHEN ends_with(tidy(written), '.0') THEN regexp_replace(tidy(written), '^(\d+)\.0$', '\1')
+    ELSE tidy(written)
+END;
+
+-- A time in one of the forms that can mean one thing only; 03/04/2020 needs the order to be said.
+CREATE MACRO written_time(written) AS coalesce(
+    try_cast(written AS TIMESTAMP),
+    CASE
+        WHEN regexp_full_match(written, '(19|20|21|22)\d{6}(\d{4}(\d\d)?)?')
+            THEN try_strptime(written, ['%Y%m%d', '%Y%m%d%H%M', '%Y%m%d%H%M%S'])
+        WHEN regexp_matches(written, '^\d{1,2}\.\d{1,2}\.\d{4}')
+            THEN try_strptime(written, ['%d.%m.%Y', '%d.%m.%Y %H:%M', '%d.%m.%Y %H:%M:%S'])
+        WHEN regexp_matches(written, '^\d{1,2}-[A-Za-z]{3}-\d{4}')
+            THEN try_strptime(written, ['%d-%b-%Y', '%d-%b-%Y %H:%M', '%d-%b-%Y %H:%M:%S'])
+        WHEN getvariable('date_order') = 'dmy'
+            THEN try_strptime(written, ['%d/%m/%Y', '%d/%m/%Y %H:%M', '%d/%m/%Y %H:%M:%S'])
+        WHEN getvariable('date_order') = 'mdy'
+            THEN try_strptime(written, [
+                '%m/%d/%Y', '%m/%d/%Y %H:%M', '%m/%d/%Y %H:%M:%S', '%m/%d/%Y %I:%M:%S %p'
+            ])
+    END
+);
+
 -- The wall clock of a written time. An offset (…-04:00, …Z) is dropped, so that the calendar day is
 -- the one the ward saw; when the hospital's zone is known, it is converted into that zone instead.
+-- What cannot be read is minus infinity: it is counted apart from what is missing.
 CREATE MACRO wall_clock(written) AS CASE
-    WHEN length(written) <= 19 THEN try_cast(written AS TIMESTAMP)
+    WHEN written IS NULL OR tidy(written) = '' THEN NULL
+    WHEN length(written) <= 19 THEN coalesce(written_time(tidy(written)), CAST('-infinity' AS TIMESTAMP))
     WHEN getvariable('timezone') IS NOT NULL AND regexp_matches(written, '(Z|[+-]\d\d:?\d\d)$')
-        THEN try_cast(written AS TIMESTAMPTZ) AT TIME ZONE getvariable('timezone')
-    ELSE try_cast(regexp_replace(written, '(Z|[+-]\d\d:?\d\d)$', '') AS TIMESTAMP)
+        THEN coalesce(
+            try_cast(written AS TIMESTAMPTZ) AT TIME ZONE getvariable('timezone'),
+            CAST('-infinity' AS TIMESTAMP)
+        )
+    ELSE coalesce(
+        written_time(regexp_replace(tidy(written), '(Z|[+-]\d\d:?\d\d)$', '')),
+        CAST('-infinity' AS TIMESTAMP)
+    )
 END;
+
+-- The better of two times: one that was read before one that was not.
+CREATE MACRO moment(exact, rough) AS
+    CASE WHEN isfinite(exact) THEN exact ELSE coalesce(rough, exact) END;
 
 -- A drug's name as a code: trimmed and case-folded, unless the raw name was asked for.
 CREATE MACRO without_strength(name) AS coalesce(nullif(trim(regexp_replace(regexp_replace(
@@ -33,3 +73,68 @@ CREATE MACRO icd9(code) AS 'ICD9CM:' || pointed(
 CREATE MACRO icd9_procedure(code) AS 'ICD9Proc:' || pointed(trim(code), 2);
 
 CREATE MACRO icd10(code) AS 'ICD10CM:' || pointed(upper(trim(code)), 3);
+
+-- The forms of ICD codes: what has another form is not a code of that system.
+CREATE MACRO is_icd9(code) AS regexp_full_match(
+    upper(trim(code)), '\d{3}(\.?\d{1,2}|\.)?|V\d\d(\.?\d{1,2}|\.)?|E\d{3}(\.?\d|\.)?');
+
+CREATE MACRO is_icd10(code) AS regexp_full_match(
+    upper(trim(code)), '[A-Z]\d[0-9A-Z](\.?[0-9A-Z]{1,4}|\.)?');
+
+CREATE MACRO is_icd9_procedure(code) AS regexp_full_match(trim(code), '\d\d(\.?\d{1,2})?');
+
+CREATE MACRO is_icd10_procedure(code) AS regexp_full_match(upper(trim(code)), '[0-9A-HJ-NP-Z]{7}');
+
+-- The codes of one field: several may stand there, parted by comma, semicolon, bar, slash or blank.
+CREATE MACRO pieces(written) AS CASE
+    WHEN written IS NULL THEN [NULL]
+    WHEN len(list_filter(regexp_split_to_array(written, '[,;|/\s]+'), lambda p: p <> '')) = 0
+        THEN [NULL]
+    ELSE list_filter(regexp_split_to_array(written, '[,;|/\s]+'), lambda p: p <> '')
+END;
+
+-- The version as the table writes it (10, ICD-10, ICD10CM), or the one its columns are named for.
+CREATE MACRO icd_version_of(written, named) AS CASE
+    WHEN CAST(named AS VARCHAR) IS NOT NULL THEN CAST(named AS VARCHAR)
+    ELSE regexp_replace(upper(tidy(written)), '^ICD[- ]?(9|10)([- ]?CM|[- ]?PCS)?$', '\1')
+END;
+
+CREATE MACRO icd_diagnosis(code, version) AS CASE
+    WHEN version = '10' AND is_icd10(code) THEN icd10(rtrim(code, '.'))
+    WHEN version = '9' AND is_icd9(code) THEN icd9(rtrim(code, '.'))
+END;
+
+CREATE MACRO valid_first(codes, version) AS list_concat(
+    list_filter(codes, lambda c: coalesce(icd_diagnosis(c, version) IS NOT NULL, false)),
+    list_filter(codes, lambda c: coalesce(icd_diagnosis(c, version) IS NULL, true))
+);
+
+CREATE MACRO icd_procedure(code, version) AS CASE
+    WHEN version = '10' AND is_icd10_procedure(code) THEN 'ICD10PCS:' || upper(trim(code))
+    WHEN version = '9' AND is_icd9_procedure(code) THEN icd9_procedure(code)
+END;
+
+CREATE MACRO icd_fate(code, version, spelt) AS CASE
+    WHEN code IS NULL OR spelt IS NOT NULL THEN NULL
+    WHEN version IS NULL THEN 'no ICD version'
+    WHEN version NOT IN ('9', '10') THEN 'unknown ICD version'
+    ELSE 'not an ICD-' || version || ' code'
+END;
+
+-- Whether a laboratory's flag says abnormal; NULL when it says something nobody has told us.
+CREATE MACRO flag_of(written) AS CASE
+    WHEN lower(tidy(written)) IN ('abnormal', 'abn') THEN true
+    WHEN lower(tidy(coalesce(written, ''))) IN ('', 'normal', 'n', 'delta') THEN false
+END;
+
+-- A moment counted in minutes from another; minutes that cannot be read are minus infinity.
+CREATE MACRO after(begins, minutes) AS CASE
+    WHEN isfinite(minutes) THEN begins + to_seconds(60 * minutes)
+    WHEN minutes IS NOT NULL THEN CAST('-infinity' AS TIMESTAMP)
+END;
+
+-- Whether a field that says yes or no says yes; NULL when it says something else.
+CREATE MACRO says_yes(written) AS CASE
+    WHEN lower(tidy(coalesce(written, ''))) IN ('yes', 'y', 'true', 't', '1', '1.0') THEN true
+    WHEN lower(tidy(coalesce(written, ''))) IN ('', 'no', 'n', 'false', 'f', '0', '0.0') THEN false
+END

@@ -1,16 +1,10 @@
 -- A procedure billed for an admission. MIMIC-IV has its day.
 WITH spelt AS (
-    SELECT
-        *,
-        CASE WHEN coalesce(icd_version, '9') = '10' THEN 'ICD10PCS:' || upper(trim(icd_code))
-        ELSE icd9_procedure(icd_code) END AS code
+    SELECT *, icd_version_of(icd_version, $version) AS version, icd_procedure(icd_code, version) AS code
     FROM src.procedures_icd
 ),
 names AS (
-    SELECT
-        CASE WHEN coalesce(icd_version, '9') = '10' THEN 'ICD10PCS:' || upper(trim(icd_code))
-        ELSE icd9_procedure(icd_code) END AS code,
-        any_value(long_title) AS label
+    SELECT icd_procedure(icd_code, icd_version_of(icd_version, $version)) AS code, min(long_title) AS label
     FROM src.d_icd_procedures
     GROUP BY 1
 )
@@ -25,6 +19,6 @@ SELECT
     CASE WHEN hadm_id IS NULL THEN 'none' END AS visit_note,
     NULL::VARCHAR AS note,
     1 AS part,
-    NULL::VARCHAR AS fate
+    icd_fate(icd_code, version, spelt.code) AS fate
 FROM spelt
 LEFT JOIN names ON names.code = spelt.code

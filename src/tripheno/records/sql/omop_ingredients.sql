@@ -3,7 +3,7 @@ CREATE TABLE ingredients AS
 SELECT
     ancestry.descendant_concept_id AS drug,
     ancestry.ancestor_concept_id AS ingredient,
-    any_value(concept.concept_name) AS label,
+    min(concept.concept_name) AS label,
     row_number() OVER (
         PARTITION BY ancestry.descendant_concept_id ORDER BY ancestry.ancestor_concept_id
     ) AS part

@@ -14,7 +14,7 @@ WITH ruled AS (
         ranges.low,
         ranges.high
     FROM src.measurement AS events
-    LEFT JOIN src.concept AS concept ON concept.concept_id = events.measurement_concept_id
+    LEFT JOIN names AS concept ON concept.concept_id = events.measurement_concept_id
     LEFT JOIN ranges ON ranges.test = events.measurement_concept_id
 )
 SELECT
@@ -23,7 +23,7 @@ SELECT
     CASE
         WHEN $visits_known THEN visits.visit_occurrence_id ELSE ruled.visit_occurrence_id
     END AS visit,
-    coalesce(measurement_datetime, measurement_date) AS starts,
+    moment(measurement_datetime, measurement_date) AS starts,
     NULL::TIMESTAMP AS ends,
     measurement_concept_id AS code,
     concept_name AS label,

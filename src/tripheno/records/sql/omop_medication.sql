@@ -5,8 +5,8 @@ SELECT
     CASE
         WHEN $visits_known THEN visits.visit_occurrence_id ELSE drugs.visit_occurrence_id
     END AS visit,
-    coalesce(drugs.drug_exposure_start_datetime, drugs.drug_exposure_start_date) AS starts,
-    coalesce(drugs.drug_exposure_end_datetime, drugs.drug_exposure_end_date) AS ends,
+    moment(drugs.drug_exposure_start_datetime, drugs.drug_exposure_start_date) AS starts,
+    moment(drugs.drug_exposure_end_datetime, drugs.drug_exposure_end_date) AS ends,
     coalesce(ingredients.ingredient, drugs.drug_concept_id) AS code,
     coalesce(ingredients.label, concept.concept_name) AS label,
     CASE
@@ -22,4 +22,4 @@ LEFT JOIN src.visit_occurrence AS visits
     AND visits.visit_occurrence_id = drugs.visit_occurrence_id
     AND visits.person_id = drugs.person_id
 LEFT JOIN ingredients ON ingredients.drug = drugs.drug_concept_id
-LEFT JOIN src.concept AS concept ON concept.concept_id = drugs.drug_concept_id
+LEFT JOIN names AS concept ON concept.concept_id = drugs.drug_concept_id

@@ -5,7 +5,7 @@ SELECT
     CASE
         WHEN $visits_known THEN visits.visit_occurrence_id ELSE events.visit_occurrence_id
     END AS visit,
-    coalesce(events.procedure_datetime, events.procedure_date) AS starts,
+    moment(events.procedure_datetime, events.procedure_date) AS starts,
     NULL::TIMESTAMP AS ends,
     events.procedure_concept_id AS code,
     concept.concept_name AS label,
@@ -21,4 +21,4 @@ LEFT JOIN src.visit_occurrence AS visits
     ON $visits_known
     AND visits.visit_occurrence_id = events.visit_occurrence_id
     AND visits.person_id = events.person_id
-LEFT JOIN src.concept AS concept ON concept.concept_id = events.procedure_concept_id
+LEFT JOIN names AS concept ON concept.concept_id = events.procedure_concept_id

@@ -5,8 +5,14 @@ WITH extract AS (
 ),
 judged AS (
     SELECT
-        *,
-        visit IS NULL AND $needs_visit AND $by_date AND starts IS NOT NULL AS by_date
+        * REPLACE (
+            CASE WHEN isfinite(starts) THEN starts END AS starts,
+            CASE WHEN isfinite(ends) THEN ends END AS ends
+        ),
+        CASE
+            WHEN isinf(starts) THEN 'cannot be read' WHEN isinf(ends) THEN 'the end cannot be read'
+        END AS time_note,
+        visit IS NULL AND $needs_visit AND $by_date AND isfinite(starts) AS by_date
     FROM extract
 )
 SELECT
@@ -28,6 +34,7 @@ SELECT
         END AS VARCHAR
     ) AS visit_note,
     CAST(note AS VARCHAR) AS note,
+    CAST(time_note AS VARCHAR) AS time_note,
     CAST(part AS INTEGER) AS part,
     CAST(CASE
         WHEN fate IS NOT NULL THEN fate
@@ -35,7 +42,8 @@ SELECT
         WHEN code IS NULL OR trim(code) = '' THEN 'no code'
         WHEN $divided AND site IS NULL THEN 'no hospital'
         WHEN $needs_visit AND visit IS NULL AND NOT by_date THEN 'no visit'
-        WHEN $needs_time AND starts IS NULL THEN 'no time'
+        WHEN $needs_time AND starts IS NULL
+            THEN CASE WHEN time_note IS NULL THEN 'no time' ELSE 'time cannot be read' END
         WHEN $interval AND CAST(ends AS DATE) < CAST(starts AS DATE) THEN 'ends before it starts'
     END AS VARCHAR) AS fate
 FROM judged

@@ -1,4 +1,4 @@
-"""A hospital's PostgreSQL: its tables stream through ADBC into the workbench, column by column.
+"""A hospital's database: its tables stream through an Arrow driver (ADBC) into the workbench.
 
 Only the columns that a source asks for leave the server, and only the vocabulary rows that its
 records need. The address is never written anywhere: it may hold a password.
@@ -6,8 +6,9 @@ records need. The address is never written anywhere: it may hold a password.
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tripheno.errors import DatabaseUnreachable, MissingExtra
@@ -19,32 +20,47 @@ _CONCEPTS_OF = {
     "procedure_occurrence": "procedure_concept_id",
     "measurement": "measurement_concept_id",
 }
+_TITLES = {
+    "postgresql": "PostgreSQL",
+    "sqlite": "SQLite",
+    "snowflake": "Snowflake",
+    "bigquery": "BigQuery",
+}
+_ADDRESS = re.compile(r"(postgres(?:ql)?|snowflake|bigquery)://|(sqlite):")
+Listed = Iterator[tuple[str, str, str, str]]
 
 
-def is_postgres(path: str) -> bool:
-    """Whether a path is the address of a PostgreSQL server."""
-    return re.match(r"postgres(ql)?://", path) is not None
+def is_address(path: str) -> bool:
+    """Whether a path is the address of a database."""
+    return _ADDRESS.match(path) is not None
 
 
-def postgres_origin(bench: Workbench, address: str, schema: str | None) -> PostgresOrigin:
+def database_origin(bench: Workbench, address: str, schema: str | None) -> DatabaseOrigin:
     """Connect and list the tables of a schema, or of the schemas on the search path."""
-    return PostgresOrigin(bench, _connect(address), schema)
+    match = _ADDRESS.match(address)
+    assert match is not None
+    name = (
+        (match[1] or match[2]).replace("postgresql", "postgres").replace("postgres", "postgresql")
+    )
+    connection = _connect(name, re.sub("^sqlite:(//)?", "", address))
+    return DatabaseOrigin(bench, connection, name, schema)
 
 
-def _connect(address: str) -> Any:
+def _connect(name: str, address: str) -> Any:
     try:
-        from adbc_driver_postgresql import dbapi  # noqa: PLC0415 - an optional extra
+        driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
     except ImportError:
-        raise MissingExtra(
-            "PostgreSQL needs an extra", fix="pip install 'tripheno[postgres]'"
-        ) from None
+        extra = "postgres" if name == "postgresql" else name
+        known = extra in ("postgres", "sqlite")
+        fix = f"pip install 'tripheno[{extra}]'" if known else f"pip install adbc-driver-{name}"
+        raise MissingExtra(f"{_TITLES[name]} needs an extra", fix=fix) from None
     try:
-        return dbapi.connect(address)
-    except dbapi.Error as fault:
+        return driver.connect(address)
+    except driver.Error as fault:
         raise DatabaseUnreachable(
-            "The PostgreSQL server does not let us in",
+            f"The {_TITLES[name]} database does not let us in",
             why=_reason(str(fault)),
-            fix="check address, database, user and password; try the same address with psql",
+            fix="check address, database, user and password; try the same address with its client",
         ) from None
 
 
@@ -64,15 +80,33 @@ def _reason(message: str) -> str:
     return "the connection failed"
 
 
-class PostgresOrigin:
-    """The tables of one PostgreSQL database."""
+def _postgres_columns(connection: Any, schema: str | None) -> Listed:
+    with connection.cursor() as cursor:
+        cursor.execute(sql_text("postgres_columns"), parameters=(schema,))
+        yield from cursor.fetchall()
 
-    def __init__(self, bench: Workbench, connection: Any, schema: str | None) -> None:
-        self._bench, self._connection = bench, connection
-        self.title = "PostgreSQL"
-        with connection.cursor() as cursor:
-            cursor.execute(sql_text("postgres_columns"), parameters=(schema,))
-            listed = cursor.fetchall()
+
+def _all_columns(connection: Any, schema: str | None) -> Listed:
+    """What any driver can list; the types are left out: every column is fetched as text."""
+    for catalog in connection.adbc_get_objects(depth="columns").read_all().to_pylist():
+        for part in catalog["catalog_db_schemas"] or ():
+            name = part["db_schema_name"] or ""
+            if schema is not None and name.lower() != schema.lower():
+                continue
+            for table in part["db_schema_tables"] or ():
+                for column in table["table_columns"] or ():
+                    yield name, table["table_name"], column["column_name"], "text"
+
+
+class DatabaseOrigin:
+    """The tables of one database."""
+
+    def __init__(self, bench: Workbench, connection: Any, name: str, schema: str | None) -> None:
+        self._bench, self._connection, self._name = bench, connection, name
+        self.title = _TITLES[name]
+        bench.at_close.append(connection.close)
+        listing = _postgres_columns if name == "postgresql" else _all_columns
+        listed = listing(connection, schema)
         self._tables: dict[str, tuple[str, str]] = {}
         self._columns: dict[str, dict[str, str]] = {}
         for schema_name, table, column, dtype in listed:
@@ -80,10 +114,6 @@ class PostgresOrigin:
                 self._columns.setdefault(table.lower(), {})[column] = _DUCK_TYPES.get(
                     dtype, "VARCHAR"
                 )
-
-    def close(self) -> None:
-        """Hang up: everything asked for has been copied."""
-        self._connection.close()
 
     def names(self) -> list[str]:
         """The tables on the search path."""
@@ -96,7 +126,7 @@ class PostgresOrigin:
     def relation(self, name: str, columns: Sequence[str]) -> str:
         """Fetch these columns into the workbench and name the copy."""
         types = self._columns[name]
-        wanted = ", ".join(f"{identifier(c)}{_CASTS[types[c]]}" for c in columns)
+        wanted = ", ".join(self._fetched(c, types[c]) for c in columns)
         query = f"SELECT {wanted} FROM {self._full_name(name)} AS given{self._needed(name)}"  # noqa: S608
         copy = f"copy_of_{name}"
         with self._connection.cursor() as cursor:
@@ -110,11 +140,19 @@ class PostgresOrigin:
 
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """A server's tables change under our eyes: only their names are recorded."""
-        return {self._tables[name][1]: "PostgreSQL" for name in names}
+        return {self._tables[name][1]: self.title for name in names}
+
+    def _fetched(self, column: str, dtype: str) -> str:
+        if self._name == "postgresql":
+            return f"{self._quoted(column)}{_CASTS[dtype]}"
+        kind = {"bigquery": "STRING", "sqlite": "TEXT"}.get(self._name, "VARCHAR")
+        return f"CAST({self._quoted(column)} AS {kind}) AS {self._quoted(column)}"
+
+    def _quoted(self, name: str) -> str:
+        return f"`{name}`" if self._name == "bigquery" else identifier(name)
 
     def _full_name(self, name: str) -> str:
-        schema, table = self._tables[name]
-        return f"{identifier(schema)}.{identifier(table)}"
+        return ".".join(self._quoted(part) for part in self._tables[name] if part)
 
     def _needed(self, name: str) -> str:
         """Vocabularies have millions of rows: take those that the records refer to."""

@@ -1,0 +1,96 @@
+"""MEDS, the Medical Event Data Standard: one long table of subject, time, code and value.
+
+A code's prefix says which mode it belongs to. The defaults fit the public ETLs (MIMIC-IV, eICU,
+OMOP); ``--prefix MODE=PREFIX`` declares others. Codes stay as they stand.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tripheno.errors import MissingTable, NoSuchFile, UnknownRecords
+from tripheno.provenance import file_fingerprint
+from tripheno.records.duck import Workbench, literal, sql_text
+from tripheno.records.source import Extract, IngestSettings, Plan
+
+PREFIXES = {
+    "medication": ("MEDICATION//START//", "DRUG//", "RxNorm/", "RxNorm Extension/"),
+    "diagnosis": ("DIAGNOSIS//", "CONDITION//", "ICD9CM/", "ICD10CM/"),
+    "procedure": ("PROCEDURE//ICD//", "PROCEDURE//START//", "ICD9Proc/", "ICD10PCS/", "CPT4/"),
+    "lab": ("LAB//", "LOINC/"),
+}
+_VISITS = ("hadm_id", "visit_id", "encounter_id", "visit_occurrence_id")
+_SITES = ("site", "hospital", "hospitalid", "care_site_id")
+_BEGIN = ("HOSPITAL_ADMISSION", "VISIT//", "ADMISSION")
+_END = ("HOSPITAL_DISCHARGE", "DISCHARGE")
+
+_ATTRIBUTES = (
+    "SELECT CAST(subject_id AS VARCHAR) AS patient, min(year(time)) FILTER (code = 'MEDS_BIRTH') "
+    "AS birth_year, min(code[9:]) FILTER (starts_with(code, 'GENDER//')) AS sex, "
+    "bool_or(starts_with(code, 'MEDS_DEATH')) AS died FROM src.meds GROUP BY 1"
+)
+
+
+class MEDS:
+    """A MEDS data set: ``data/**/*.parquet`` and ``metadata/codes.parquet``."""
+
+    name = "meds"
+    modes = tuple(PREFIXES)
+    divisions = ("site",)
+    options = ("prefixes",)
+
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+        """Find the shards, the names of the codes, and what tells visits apart."""
+        root = Path(path)
+        if not root.exists():
+            raise NoSuchFile(f"No file or folder {root}", fix="check the path, from where you are")
+        files = sorted((root / "data" if (root / "data").is_dir() else root).glob("**/*.parquet"))
+        files = [file for file in files if "metadata" not in file.parts]
+        if not files:
+            raise UnknownRecords(f"No data/**/*.parquet in {root.name}", fix="name a MEDS data set")
+        columns = _open(bench, files)
+        visit = next((name for name in _VISITS if name in columns), None)
+        site = next((name for name in _SITES if name in columns), None)
+        _names(bench, root / "metadata" / "codes.parquet")
+        bench.run(
+            sql_text("meds_stays"), begin=list(_BEGIN), end=list(_END), inferred=visit is None
+        )
+        sql = sql_text("meds").format(visit=visit or "NULL", site=site or "NULL")
+        declared = {mode: tuple(found) for mode, found in settings.prefixes.items()}
+        prefixes = {**PREFIXES, **declared}
+        extracts = [
+            Extract(mode, "data", sql, {"prefixes": list(prefixes[mode])})
+            for mode in settings.rule.modes
+        ]
+        inputs = {file.relative_to(root).as_posix(): file_fingerprint(file) for file in files}
+        told = {mode: list(prefixes[mode]) for mode in settings.rule.modes}
+        facts = {"prefixes": told, "visits": visit or "from admission events"}
+        return Plan("MEDS", tuple(extracts), inputs, facts, attributes=_ATTRIBUTES)
+
+
+def _open(bench: Workbench, files: list[Path]) -> set[str]:
+    """One view of all shards, and the columns they have."""
+    listed = ", ".join(literal(str(file)) for file in files)
+    bench.run("CREATE SCHEMA IF NOT EXISTS src")
+    reader = f"read_parquet([{listed}], union_by_name = true)"
+    bench.run(f"CREATE VIEW src.meds AS SELECT * FROM {reader}")  # noqa: S608
+    columns = {str(row[0]).lower() for row in bench.rows("DESCRIBE src.meds")}
+    absent = [name for name in ("subject_id", "time", "code") if name not in columns]
+    if absent:
+        raise MissingTable(
+            f"The data have no column '{', '.join(absent)}'",
+            where=files[0].name,
+            why="found instead: " + ", ".join(sorted(columns)),
+            fix="MEDS has subject_id, time, code and numeric_value",
+        )
+    return columns
+
+
+def _names(bench: Workbench, codes: Path) -> None:
+    """The descriptions of codes, or none."""
+    if codes.is_file():
+        reader = f"read_parquet({literal(str(codes))})"
+        held = f"SELECT code, min(description) AS label FROM {reader} GROUP BY code"  # noqa: S608
+    else:
+        held = "SELECT NULL::VARCHAR AS code, NULL::VARCHAR AS label WHERE false"
+    bench.run(f"CREATE TABLE meds_names AS {held}")

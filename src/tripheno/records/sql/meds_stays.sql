@@ -1,0 +1,31 @@
+-- Stays told by admission and discharge events, when no column names the visit: from an admission to
+-- the first discharge after it, or to the next admission where none was written.
+CREATE TABLE meds_stays AS
+WITH marks AS (
+    SELECT
+        subject_id,
+        time,
+        len(list_filter($begin, lambda p: starts_with(code, p))) > 0 AS opens
+    FROM src.meds
+    WHERE $inferred AND time IS NOT NULL
+        AND len(list_filter(list_concat($begin, $end), lambda p: starts_with(code, p))) > 0
+),
+stays AS (
+    SELECT
+        subject_id,
+        time AS begins,
+        lead(time) OVER (PARTITION BY subject_id ORDER BY time) AS next_admission
+    FROM (SELECT DISTINCT subject_id, time FROM marks WHERE opens)
+)
+SELECT
+    stays.subject_id,
+    stays.begins,
+    coalesce(min(marks.time), stays.next_admission - INTERVAL 1 MICROSECOND) AS ends,
+    strftime(stays.begins, '%Y-%m-%d %H:%M:%S') AS visit
+FROM stays
+LEFT JOIN marks
+    ON marks.subject_id = stays.subject_id
+    AND NOT marks.opens
+    AND marks.time >= stays.begins
+    AND (stays.next_admission IS NULL OR marks.time <= stays.next_admission)
+GROUP BY stays.subject_id, stays.begins, stays.next_admission

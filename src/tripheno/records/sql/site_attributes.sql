@@ -1,0 +1,12 @@
+-- Birth year, sex and death of the hospital's patients, one row each, for subgroup tables at home.
+SELECT
+    patients.patient,
+    CAST(min(given.birth_year) AS INTEGER) AS birth_year,
+    CASE upper(left(min(given.sex), 1)) WHEN 'F' THEN 'female' WHEN 'M' THEN 'male' ELSE 'unknown' END AS sex,
+    bool_or(given.died) AS died
+FROM patients
+LEFT JOIN (
+    {attributes}
+) AS given ON given.patient = patients.key
+GROUP BY patients.patient
+ORDER BY patients.patient

@@ -1,0 +1,55 @@
+"""Drug names become ingredients by rule."""
+
+from collections import Counter
+
+import pytest
+
+from tripheno.records.drugs import DrugAxis, ingredient_of, read_drug_table
+
+NAMES = {
+    "ASPIRIN EC 81 MG PO TBEC": "aspirin",
+    "1 ML  -  DIPHENHYDRAMINE HCL 50 MG/ML IJ SOLN": "diphenhydramine",
+    "METOPROLOL TARTRATE 25 MG PO TABS": "metoprolol",
+    "Piperacillin-Tazobactam Na": "piperacillin + tazobactam",
+    "HYDROCODONE-ACETAMINOPHEN 5-325 MG PO TABS": "acetaminophen + hydrocodone",
+    "acetaminophen/hydrocodone": "acetaminophen + hydrocodone",
+    "VANCOmycin 1 GM in NS 250 mL IVPB": "vancomycin",
+    "15 ML CUP : POTASSIUM CHLORIDE 10 % ORAL LIQD": "potassium chloride",
+    "aspirin 81 MG Oral Tablet": "aspirin",
+    "0.9% Sodium Chloride (Mini Bag Plus)": "carrier:sodium chloride",
+    "NS": "carrier:sodium chloride",
+    "Sodium Chloride 0.9%  Flush": "carrier:sodium chloride",
+    "D5W (Glass Bottle)": "carrier:dextrose",
+    "Dextrose 5%": "carrier:dextrose",
+    "Dextrose 50%": "dextrose",
+    "Sodium Chloride 3% (Hypertonic)": "sodium chloride",
+    "Bag": "carrier:container",
+    "12345": "12345",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_folded_to_its_ingredient(name):
+    assert ingredient_of(name) == NAMES[name]
+
+
+def test_a_code_takes_its_commonest_name_and_lends_it_to_brands():
+    uses = [
+        ("2839", "ONDANSETRON", 5),
+        ("2839", "Zofran", 2),
+        ("zofran", "ZOFRAN", 1),
+        ("7", None, 3),
+    ]
+    found, told = DrugAxis().groups(uses)
+    assert {code: ingredient for code, ingredient, _ in found} == {
+        "2839": "ondansetron", "zofran": "ondansetron", "7": "HICL:7",
+    }  # fmt: skip
+    assert told == Counter({"by name": 2, "without a name": 1, "carriers": 0})
+
+
+def test_a_hospitals_own_table_wins(tmp_path):
+    path = tmp_path / "drugs.csv"
+    path.write_text("ndc,ingredient\n51079030020,clonidine\n")
+    found, told = read_drug_table(path).groups([("NDC:51079030020", "Catapres", 1)])
+    assert found == [("NDC:51079030020", "clonidine", "clonidine")]
+    assert told["by table"] == 1
