@@ -14,7 +14,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from tripheno.dashboard.annotations import annotate
 from tripheno.evaluation.simulation import assemble
 from tripheno.records.events import CountingRule, write_events
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
@@ -62,7 +61,7 @@ class TestEveryPage:
         watched = look()
         page = watched.open(f"file://{run / 'report.html'}")
         assert page.locator("article").count() == len(HOSTILE)
-        assert page.locator("figure svg[role=img]").count() == 3
+        assert page.locator("figure svg[role=img]").count() == 4
         assert watched.overflows() == {}
         assert watched.axe() == []
 
@@ -107,7 +106,7 @@ def hostile(run, tmp_path_factory):
     summary["hospitals"][1]["name"] = HOSTILE[1]
     (folder / "run.json").write_text(json.dumps(summary))
     (folder / "report.html").write_text(render_page(read_report(folder)))
-    annotate(folder / "annotations.jsonl", 1, HOSTILE[1], "comment", HOSTILE[0])
+    read_report(folder).annotations.add(1, HOSTILE[1], "comment", HOSTILE[0])
     return folder
 
 
@@ -194,7 +193,7 @@ class TestNamingAndJudging:
     ):
         page = look(host_of(address)).open(page_of(address, "/phenotypes"))
         visited = []
-        for _ in range(14):
+        for _ in range(16):
             page.keyboard.press("Tab")
             visited.append(
                 page.evaluate(
@@ -204,7 +203,7 @@ class TestNamingAndJudging:
         assert visited[:6] == [
             "To the content", "Federation", "Phenotypes", "Compare", "Experiments", "Privacy",
         ]  # fmt: skip
-        assert visited[6:9] == ["q", "kind", "blind"]
+        assert visited[6:11] == ["q", "kind", "grade", "sort", "blind"]
         assert visited.index("reviewer") > visited.index("Show")
 
 
@@ -249,5 +248,5 @@ class TestLive:
             "(before) => document.getElementById('live-rounds')?.textContent !== before", arg=before
         )
         page.wait_for_selector("text=phenotypes, groups of codes", timeout=90_000)
-        assert page.locator("figure svg").count() == 2
+        assert page.locator("figure svg").count() == 3
         assert page.locator("#live").count() == 0
