@@ -15,6 +15,7 @@ from tripheno.cli.attack import attack
 from tripheno.cli.bench import bench
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
+from tripheno.cli.export import export, review
 from tripheno.cli.ingest import ingest
 from tripheno.cli.paper import paper
 from tripheno.cli.preview import approve, preview
@@ -65,8 +66,8 @@ def _in_words(fault: Exception) -> str:
 
 
 for _command in (
-    demo, ingest, simulate, rank, transform, report, ui, init, check, preview, approve,
-    serve, join, run, status, paper, bench, explain,
+    demo, ingest, simulate, rank, transform, report, export, review, ui, init, check, preview,
+    approve, serve, join, run, status, paper, bench, explain,
 ):  # fmt: skip
     app.command()(_guarded(_command))
 

@@ -52,7 +52,7 @@ class Annotations:
 
         ``known`` are the numbers of the run's phenotypes, where they are to be checked.
         """
-        faults = list(_faults(phenotype, reviewer.strip(), field, value.strip(), known))
+        faults = self.faults(phenotype, reviewer.strip(), field, value.strip(), known)
         if faults:
             raise SettingsError("; ".join(faults), where="annotation")
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -68,6 +68,24 @@ class Annotations:
         finally:
             os.close(descriptor)
         return said
+
+    @staticmethod
+    def faults(
+        phenotype: int, reviewer: str, field: str, value: str, known: Collection[int] = ()
+    ) -> list[str]:
+        """What keeps a statement from being added."""
+        into = merged_into(value)
+        other = into is not None and into != phenotype and (not known or into in known)
+        wrong = {
+            "no such phenotype": known and phenotype not in known,
+            f"no field '{field[:20]}'": field not in FIELDS,
+            "unknown verdict": field == "verdict" and value not in VERDICTS,
+            "a decision is 'rejected', 'merged into' another phenotype's number, or empty":
+                field == "decision" and value not in ("", REJECTED) and not other,
+            "a reviewer has a name of 1 to 80 characters": not 0 < len(reviewer) <= 80,
+            f"longer than {LONGEST:,} characters": len(value) > LONGEST,
+        }  # fmt: skip
+        return [words for words, so in wrong.items() if so]
 
     def said(self) -> list[Annotation]:
         """What was said about this run, in the order it was written."""
@@ -88,25 +106,6 @@ class Annotations:
             except (ValueError, TypeError):
                 continue
         return found
-
-
-def _faults(
-    phenotype: int, reviewer: str, field: str, value: str, known: Collection[int]
-) -> Iterable[str]:
-    if known and phenotype not in known:
-        yield "no such phenotype"
-    if field not in FIELDS:
-        yield f"no field '{field[:20]}'"
-    if field == "verdict" and value not in VERDICTS:
-        yield "unknown verdict"
-    if field == "decision" and value not in ("", REJECTED):
-        into = merged_into(value)
-        if into is None or into == phenotype or (known and into not in known):
-            yield "a decision is 'rejected', 'merged into' another phenotype's number, or empty"
-    if not reviewer or len(reviewer) > 80:
-        yield "a reviewer has a name of 1 to 80 characters"
-    if len(value) > LONGEST:
-        yield f"longer than {LONGEST:,} characters"
 
 
 def merged_into(decision: str) -> int | None:

@@ -96,13 +96,16 @@ def prevalence_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
 
 
 def overview_chart(
-    codes: Sequence[str], cells: Sequence[Mapping[str, Any]], shares: Sequence[Mapping[str, Any]]
+    codes: Sequence[str],
+    cells: Sequence[Mapping[str, Any]],
+    shares: Sequence[Mapping[str, Any]],
+    order: Sequence[str],
 ) -> alt.HConcatChart:
     """Phenotypes × telling codes on one scale, and beside it how common each is at each hospital.
 
-    ``cells`` have ``phenotype``, ``code`` and ``share``; ``shares`` are as for the prevalence.
+    ``cells`` have ``phenotype``, ``code`` and ``share``; ``shares`` are as for the prevalence;
+    ``order`` is that of all phenotypes, also of those without any share to show.
     """
-    order = list(dict.fromkeys(cell["phenotype"] for cell in cells))
     legend = alt.Legend(  # squares: a gradient would need a name of its own on the page
         type="symbol", symbolType="square", symbolStrokeWidth=0, format="%", orient="bottom",
         direction="horizontal",
@@ -110,7 +113,10 @@ def overview_chart(
     turned = alt.Axis(labelAngle=-55, labelLimit=150, orient="top")
     heat: alt.Chart = alt.Chart(_data([dict(cell) for cell in cells])).mark_rect().encode(
         x=alt.X("code:N", title=None, sort=list(codes), axis=turned),
-        y=alt.Y("phenotype:N", title=None, sort=order, axis=alt.Axis(labelLimit=340)),
+        y=alt.Y(
+            "phenotype:N", title=None, scale=alt.Scale(domain=list(order)),
+            axis=alt.Axis(labelLimit=340),
+        ),
         color=alt.Color(
             "share:Q", title="share of the phenotype", scale=alt.Scale(scheme="blues", domainMin=0),
             legend=legend,
@@ -121,7 +127,7 @@ def overview_chart(
     if shown:
         common: alt.Chart = alt.Chart(_data(shown)).mark_rect().encode(
             x=alt.X("hospital:N", title=None, sort=None, axis=turned),
-            y=alt.Y("phenotype:N", sort=order, axis=None),
+            y=alt.Y("phenotype:N", scale=alt.Scale(domain=list(order)), axis=None),
             color=alt.Color(
                 "share:Q", title="share of patients",
                 scale=alt.Scale(scheme="oranges", domainMin=0),

@@ -112,7 +112,9 @@ def charts_of(report: Report) -> dict[str, Markup]:
     shares = list(_shares(report))
     if len(report.phenotypes) > 1:
         made["overview"] = _inline(
-            overview_chart(*overview_rows(report.phenotypes), shares),
+            overview_chart(
+                *overview_rows(report.phenotypes), shares, [_label(p) for p in report.phenotypes]
+            ),
             "Phenotypes by their leading codes, and how common they are at each hospital",
         )
     if any(row["share"] is not None for row in shares):

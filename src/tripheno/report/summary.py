@@ -103,6 +103,9 @@ def _doubts(report: Report) -> list[str]:
     said = []
     if not report.run["converged"]:
         said.append(f"The run did not settle: {report.run['stopped_because']}.")
+    nobody = [str(p.number) for p in report.phenotypes if p.prevalence and p.prevalence.total == 0]
+    if nobody:
+        said.append(f"By the rule of “How common” nobody has {listed(nobody)}.")
     lost = [f"“{p.guided.name}”" for p in report.phenotypes if p.guided and not p.guided.followed]
     if lost:
         said.append(f"The data did not follow the guide {listed(lost)}.")
