@@ -13,6 +13,7 @@ from tripheno import __version__
 from tripheno.cli import audit, setting_up
 from tripheno.cli.attack import attack
 from tripheno.cli.bench import bench
+from tripheno.cli.compare import compare
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
 from tripheno.cli.export import export, review
@@ -66,8 +67,8 @@ def _in_words(fault: Exception) -> str:
 
 
 for _command in (
-    demo, ingest, simulate, rank, transform, report, export, review, ui, init, check, preview,
-    approve, serve, join, run, status, paper, bench, explain,
+    demo, ingest, simulate, rank, transform, report, compare, export, review, ui, init, check,
+    preview, approve, serve, join, run, status, paper, bench, explain,
 ):  # fmt: skip
     app.command()(_guarded(_command))
 

@@ -42,6 +42,7 @@ from tripheno.report.annotations import (
 from tripheno.report.page import ORDERS, charts_of, environment, page_context, write_page
 from tripheno.report.phenotypes import Phenotype, Review
 from tripheno.report.run_folder import Report, read_report, read_summary, shown_folder, status_of
+from tripheno.report.runs_compared import RunsCompared, compare_runs
 
 HERE = Path(__file__).parent
 PAGES = {
@@ -179,9 +180,16 @@ def _context(desk: Desk, request: Request) -> dict[str, Any]:
         "pages": PAGES, "here": path, "asked": asked, "blind": blind, "orders": list(ORDERS),
         "reviewer": reviewer, "said": latest(heard), "history": heard, "verdicts": VERDICTS,
         "agreements": [pair for pair in pairs if pair], "status_of": status_of,
-        "experiments": desk.experiments() if path == "/experiments" else [],
+        "experiments": desk.experiments() if path in ("/experiments", "/compare") else [],
+        "beside": _beside(desk, asked.get("with", "")) if path == "/compare" else None,
         "folder": desk.folder.name,
     }  # fmt: skip
+
+
+def _beside(desk: Desk, name: str) -> RunsCompared | None:
+    """The shown run beside another one of the folder, by the other's name."""
+    known = {one["name"] for one in desk.experiments()}
+    return compare_runs(desk.run, desk.folder / name) if name in known else None
 
 
 def _blinded(phenotypes: Sequence[Phenotype], own: Sequence[Annotation]) -> list[Phenotype]:

@@ -95,6 +95,16 @@ def prevalence_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
     return _styled(chart.properties(width=430))
 
 
+def code_chart(rows: Sequence[Mapping[str, Any]], title: str) -> alt.Chart:
+    """The codes of one phenotype: ``rows`` have ``label``, ``mode`` and ``share``."""
+    chart: alt.Chart = alt.Chart(_data([dict(row) for row in rows]), title=title).mark_bar().encode(
+        x=alt.X("share:Q", title="Share of the phenotype", axis=alt.Axis(format="%")),
+        y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=340)),
+        color=alt.Color("mode:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, GREEN, PURPLE])),
+    )  # fmt: skip
+    return _styled(chart.properties(width=330))
+
+
 def overview_chart(
     codes: Sequence[str],
     cells: Sequence[Mapping[str, Any]],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +109,13 @@ def charts_of(report: Report) -> dict[str, Markup]:
         residuals = residual_chart(report.history)
         if residuals is not None:
             made["residuals"] = _inline(residuals, "Primal and dual residuals by iteration")
-    shares = list(_shares(report))
+    shares = prevalence_rows(report)
     if len(report.phenotypes) > 1:
         made["overview"] = _inline(
             overview_chart(
-                *overview_rows(report.phenotypes), shares, [_label(p) for p in report.phenotypes]
+                *overview_rows(report.phenotypes),
+                shares,
+                [axis_label(p) for p in report.phenotypes],
             ),
             "Phenotypes by their leading codes, and how common they are at each hospital",
         )
@@ -148,17 +150,21 @@ def _inline(chart: Any, label: str) -> Markup:
     return Markup(as_svg(chart, label))  # noqa: S704  drawn by us, its texts escaped as XML
 
 
-def _label(phenotype: Phenotype) -> str:
+def axis_label(phenotype: Phenotype) -> str:
+    """A phenotype's number and title, short enough for an axis."""
     title = phenotype.title
     short = title if len(title) <= LONGEST_AXIS_LABEL else title[:LONGEST_AXIS_LABEL] + "…"
     return f"{phenotype.number}. {short}"
 
 
-def _shares(report: Report) -> Iterator[dict[str, Any]]:
-    for phenotype in report.phenotypes:
-        if phenotype.prevalence is not None:
-            for hospital, share in phenotype.prevalence.share.items():
-                yield {"phenotype": _label(phenotype), "hospital": hospital, "share": share}
+def prevalence_rows(report: Report) -> list[dict[str, Any]]:
+    """Phenotype, hospital and the share of its patients, none where it is withheld."""
+    return [
+        {"phenotype": axis_label(phenotype), "hospital": hospital, "share": share}
+        for phenotype in report.phenotypes
+        if phenotype.prevalence is not None
+        for hospital, share in phenotype.prevalence.share.items()
+    ]
 
 
 def overview_rows(phenotypes: Sequence[Phenotype]) -> tuple[list[str], list[dict[str, Any]]]:
@@ -176,7 +182,7 @@ def overview_rows(phenotypes: Sequence[Phenotype]) -> tuple[list[str], list[dict
             twice = short in chosen.values() and (mode, position) not in chosen
             chosen.setdefault((mode, position), f"{short} ({mode} {position})" if twice else short)
     cells = [
-        {"phenotype": _label(p), "code": chosen[mode, c.position], "share": c.share}
+        {"phenotype": axis_label(p), "code": chosen[mode, c.position], "share": c.share}
         for p in phenotypes
         for mode, codes in p.codes.items()
         for c in codes

@@ -69,11 +69,12 @@ def arrow_of(rows: list[list[Any]]) -> pa.Table:
     """Rows with a heading as an Arrow table; a column with texts in it is all text."""
     heading, *body = rows
     columns = {}
-    for name, column in zip(heading, zip(*body, strict=True), strict=True):
+    for n, name in enumerate(heading):
+        column = [row[n] for row in body]
         texts = any(isinstance(value, str) for value in column)
         values = pa.array([None if v is None else str(v) if texts else v for v in column])
         columns[name] = values.cast(pa.float64()) if values.null_count == len(values) else values
-    return pa.table(columns or {name: [] for name in heading})
+    return pa.table(columns)
 
 
 def write_xlsx(source: Source, out: Path) -> list[Path]:
