@@ -117,9 +117,9 @@ class UnknownErrorCode(SettingsError):
 
 
 class OutputExists(SettingsError):
-    """The output folder already holds something that is not a tripheno run.
+    """The output folder already holds something: a finished run, or what is no run at all.
 
-    Nothing is overwritten. Name another folder with --out, or remove the old one yourself.
+    Nothing is overwritten. Name another folder with --out; --force replaces a run.
     """
 
     code = "TRIP-E202"

@@ -95,13 +95,20 @@ class Run:
         return [{"name": n, **known.get(n, unknown)} for n in self.members or tuple(tensors)]
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that holds something else; an older run is replaced file by file."""
+def check_folder(folder: Path, *, replace: bool = True) -> None:
+    """Refuse a folder that holds something else, and a finished run that is not to be replaced.
+
+    An unfinished run is always replaced, file by file.
+    """
     if folder.exists() and not folder.is_dir():
         raise OutputExists(f"{folder} is a file", fix="name another folder with --out")
     ours = any((folder / name).is_file() for name in ("run.json", STATUS, HISTORY))
     if folder.is_dir() and any(folder.iterdir()) and not ours:
         raise OutputExists(f"{folder} is not empty and is no run", fix="name another --out")
+    if not replace and (folder / "run.json").is_file():
+        raise OutputExists(
+            f"{folder} holds a finished run", fix="add --force to replace it, or name another --out"
+        )
 
 
 def write_run(folder: Path, run: Run) -> None:
