@@ -331,7 +331,7 @@ class TestTheRest:
             (["report", "nowhere"], "TRIP-E203", "no run folder"),
             (["simulate", "nowhere", "--out", "run"], "TRIP-E301", "nowhere"),
             (["simulate", "nowhere", "--out", "run", "--rank", "0"], "TRIP-E200", "--rank"),
-            (["report"], "TRIP-E200", "RUN"),
+            (["report"], "TRIP-E200", "Missing argument"),
         ],
     )
     def test_errors_are_json_where_json_is_asked_for(self, tmp_path, words, code, said):
