@@ -83,6 +83,36 @@ class TestEveryPage:
         assert page.locator("article").first.is_visible()
         assert len(page.pdf()) > 20_000
 
+    def test_in_the_dark_everything_can_be_read(self, run, address, look):
+        report, live = look(), look(host_of(address))
+        for watched, place in ((report, f"file://{run / 'report.html'}"),
+                               (live, page_of(address, "/phenotypes"))):  # fmt: skip
+            watched.page.emulate_media(color_scheme="dark")
+            page = watched.open(place)
+            paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert paper == "rgb(20, 25, 31)"
+            assert watched.axe() == []
+
+    def test_cards_are_sorted_and_chosen_without_a_script(self, run, look):
+        page = look().open(f"file://{run / 'report.html'}")
+        grades = [p.grade for p in read_report(run).phenotypes]
+        page.locator("#show-stable").check()
+        assert page.locator("article:visible").count() == grades.count("stable")
+        page.locator("[name=show]").first.check()
+        page.locator("#sort-title").check()
+        tops = page.eval_on_selector_all(
+            "article", "all => all.map((one) => [one.getBoundingClientRect().top,"
+            " one.getBoundingClientRect().left, one.querySelector('h3 bdi').textContent])"
+        )  # fmt: skip
+        titles = [title.casefold() for _, _, title in sorted(tops)]
+        assert titles == sorted(titles)
+
+    def test_no_card_is_split_on_paper(self, run, look):
+        page = look().open(f"file://{run / 'report.html'}")
+        page.emulate_media(media="print")
+        kept = "all => all.map((one) => getComputedStyle(one).breakInside)"
+        assert set(page.eval_on_selector_all("article, tr, figure", kept)) == {"avoid"}
+
     def test_a_wrong_token_shows_nothing(self, address):
         with pytest.raises(HTTPError) as refused:
             urlopen(address[:-3] + "bad")
@@ -145,7 +175,7 @@ class TestNamingAndJudging:
     def say(self, page, number, **fields):
         page.bring_to_front()  # a tab behind another is slowed down by the browser
         form = page.locator("form.said").nth(number - 1)
-        form.locator("[name=reviewer]").fill("Ada")
+        form.locator("[name=reviewer]").fill(fields.pop("reviewer", "Ada"))
         for field, value in fields.items():
             place = form.locator(f"[name={field}]")
             if field == "verdict":
@@ -172,6 +202,19 @@ class TestNamingAndJudging:
             form = page.locator("form.said").nth(1)
             kept = [form.locator(f"[name={n}]").input_value() for n in ("name", "comment")]
             assert kept == [name, "typical"]
+
+    def test_two_reviewers_who_agree_and_who_do_not(self, own, look, serve):
+        with serve(own) as address:
+            page = look(host_of(address)).open(page_of(address, "/phenotypes"))
+            self.say(page, 1, verdict="meaningful")
+            self.say(page, 2, verdict="not meaningful", name="Asthma")
+            self.say(page, 1, reviewer="Bo")  # the verdict shown is Ada's; he agrees
+            self.say(page, 2, reviewer="Bo", verdict="meaningful")
+            assert page.get_by_text("judged 2 phenotypes both: 50 % alike").count() == 1
+            page.goto(f"http://{host_of(address)}/phenotypes?q=asthma")
+            assert page.locator("article").count() == 1
+        report = look().open(f"file://{own / 'report.html'}")
+        assert report.locator("h3 bdi", has_text="Asthma").count() == 1
 
     def test_keys_lead_through_the_cards_and_to_the_search(self, address, look):
         page = look(host_of(address)).open(page_of(address, "/phenotypes"))

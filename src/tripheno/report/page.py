@@ -86,12 +86,31 @@ def page_context(report: Report) -> dict[str, Any]:
         "places": {name: _places(report.phenotypes, key) for name, key in ORDERS.items()},
         "grades": GRADE_WORDS,
         "comparison": methods if all(row["rmse_gap"] is not None for row in methods) else [],
-        "table": report.comparison.get("table"),
+        "table": _models(report),
         "sentences": sentences(report),
         "left": what_left(report.run),
         "kinds": KINDS,
         "hospitals": [hospital["name"] for hospital in report.run["hospitals"]],
     }
+
+
+def _models(report: Report) -> dict[str, Any] | None:
+    """The table of models under the names people gave; of an unstable phenotype no origin."""
+    table: dict[str, Any] | None = report.comparison.get("table")
+    if not table:
+        return None
+    shown = {p.number: p for p in report.phenotypes}
+    rows = []
+    for row in table["rows"]:
+        lead, *others = row["cells"]
+        phenotype = shown.get(lead["rank"]) if lead else None
+        if phenotype is not None:
+            kind = None if phenotype.grade == "unstable" else row["kind"]
+            cells = [{**lead, "title": phenotype.title}, *others]
+            rows.append({**row, "cells": cells, "kind": kind})
+        else:
+            rows.append(row)
+    return {**table, "rows": rows}
 
 
 def _places(phenotypes: Sequence[Phenotype], key: Callable[[Phenotype], Any]) -> dict[int, int]:
