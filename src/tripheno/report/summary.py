@@ -38,10 +38,12 @@ def _sure(phenotypes: Sequence[Phenotype]) -> list[str]:
     stable, partly, unstable = (counts[grade] for grade in GRADES)
     said = f"How sure: {stable or 'none'} stable, {partly or 'none'} partly, {unstable} unstable."
     if not stable + partly:
-        said += " None of them is a finding."
+        said += " Not one of them is a finding."
     elif unstable:
         shaky = [str(p.number) for p in phenotypes if p.grade == "unstable"]
-        said += f" Not to be relied on: {listed(shaky)}."
+        firm = [str(p.number) for p in phenotypes if p.grade != "unstable"]
+        few = len(shaky) <= len(firm)
+        said += f" Not to be relied on: {listed(shaky)}." if few else f" Only {listed(firm)} held."
     return [said]
 
 
