@@ -14,7 +14,7 @@ help:  ## What can be made
 	@touch $@
 
 demo: .venv/ready  ## Three hospitals find the phenotypes that pooled data would show
-	$(BIN)/tripheno demo --out tripheno-demo
+	$(BIN)/tripheno demo --out tripheno-demo --force
 
 test: .venv/ready lint unit  ## Every check: style, types, layers, tests
 

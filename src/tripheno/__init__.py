@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tripheno.errors import TriphenoError
     from tripheno.evaluation.error import rmse
     from tripheno.records.events import CountingRule
+    from tripheno.report.loaded import load_run
     from tripheno.study.phenotyper import Phenotyper
     from tripheno.tensor.count_tensor import CountTensor
     from tripheno.tensor.factors import factor_match_score, match_components
@@ -24,6 +25,7 @@ _SHELF = {
     "CountingRule": "tripheno.records.events",
     "Phenotyper": "tripheno.study.phenotyper",
     "TriphenoError": "tripheno.errors",
+    "load_run": "tripheno.report.loaded",
     "factor_match_score": "tripheno.tensor.factors",
     "match_components": "tripheno.tensor.factors",
     "rmse": "tripheno.evaluation.error",
@@ -35,6 +37,7 @@ __all__ = [
     "Phenotyper",
     "TriphenoError",
     "factor_match_score",
+    "load_run",
     "match_components",
     "rmse",
 ]

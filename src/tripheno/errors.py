@@ -128,9 +128,9 @@ class UnknownErrorCode(SettingsError):
 
 
 class OutputExists(SettingsError):
-    """The output folder already holds something that is not a tripheno run.
+    """The output folder already holds something: a finished run, or what is no run at all.
 
-    Nothing is overwritten. Name another folder with --out, or remove the old one yourself.
+    Nothing is overwritten. Name another folder with --out; --force replaces a run.
     """
 
     code = "TRIP-E202"
@@ -140,6 +140,15 @@ class RunNotFound(SettingsError):
     """The folder named is not a run folder: it has no `run.json`."""
 
     code = "TRIP-E203"
+
+
+class NothingToExport(SettingsError):
+    """No phenotype of the run can be handed on: all are unstable, or reviewers rejected them.
+
+    `tripheno export --unstable` hands them on nevertheless, marked as what they are.
+    """
+
+    code = "TRIP-E204"
 
 
 class BadSiteSettings(SettingsError):
@@ -334,6 +343,26 @@ class UnknownCodes(DataError):
     """
 
     code = "TRIP-E320"
+
+
+class NoConceptIds(DataError):
+    """OHDSI's tools know OMOP concept ids, and the codes of this run are others.
+
+    Codes of an OMOP source are concept ids. For others name a concept table (Athena's CONCEPT.csv)
+    that has their vocabulary and code: `ICD9CM:038.9` is looked up as vocabulary and code.
+    """
+
+    code = "TRIP-E321"
+
+
+class BadSheet(DataError):
+    """A reviewer's sheet cannot be read back in; nothing of it was taken.
+
+    It is the sheet that `tripheno export --as xlsx|csv` made of this very run, with verdicts,
+    names, comments or decisions filled in, and a reviewer in every such row.
+    """
+
+    code = "TRIP-E322"
 
 
 # ── exit 4: policy ────────────────────────────────────────────────────────────────────────────

@@ -1,11 +1,13 @@
-"""Files of which a reader never sees half: written whole, or line by line."""
+"""Files of which a reader never sees half: whole, or line by line; and tables for people."""
 
 from __future__ import annotations
 
+import csv
 import errno
 import importlib
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ def _optional(name: str) -> Any:
 
 
 _fcntl, _msvcrt = _optional("fcntl"), _optional("msvcrt")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # an apostrophe too, so that it can be taken off
 
 
 def write_text(path: Path, text: str) -> None:
@@ -82,3 +85,21 @@ def held(path: Path) -> Iterator[None]:
     with path.open("ab") as stream:
         lock(stream.fileno())
         yield
+
+
+def defused(value: Any) -> Any:
+    """A cell that no spreadsheet runs as a formula: such a text gets an apostrophe before it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def as_it_was(text: str) -> str:
+    """The text of a cell before it was defused."""
+    return text[1:] if text[:1] == "'" and text[1:].startswith(_FORMULA) else text
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV that people may open in a spreadsheet."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows([defused(cell) for cell in row] for row in rows)
+    return stream.getvalue()

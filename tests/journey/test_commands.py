@@ -99,7 +99,13 @@ class TestDemo:
         assert "Sickle cell disease NOS" in page
         assert len(page) < 2_000_000
 
-    def test_an_older_run_is_replaced_and_anything_else_is_not(self, demo, tmp_path):
+    def test_neither_a_run_nor_anything_else_is_replaced_unasked(self, demo, tmp_path):
+        _, folder = demo
+        before = (folder / "run.json").read_bytes()
+        done = tripheno("demo", "--out", folder, check=2)
+        assert "holds a finished run" in done.stderr
+        assert "--force" in done.stderr
+        assert (folder / "run.json").read_bytes() == before
         precious = tmp_path / "precious"
         precious.mkdir()
         (precious / "thesis.txt").write_text("years of work")
@@ -222,7 +228,9 @@ class TestSimulate:
         run.mkdir()
         (run / "phenotypes.json.part").symlink_to(full)
         (run / "run.json").write_text("{}")
-        done = tripheno("simulate", *sites, "--out", run, "--max-iter", 3, "--rank", 2, check=1)
+        words = ["simulate", *sites, "--out", run, "--max-iter", 3, "--rank", 2]
+        assert "TRIP-E202" in tripheno(*words, check=2).stderr
+        done = tripheno(*words, "--force", check=1)
         assert "TRIP-E102 No space left on device" in done.stderr
         assert not (run / "run.json").exists()
 
@@ -256,6 +264,22 @@ class TestPhenotypesInUse:
         assert "TRIP-E301" in tripheno("transform", run, "nowhere", *out, check=3).stderr
         assert "TRIP-E203" in tripheno("report", tmp_path, check=2).stderr
         assert "TRIP-E203" in tripheno("ui", tmp_path, check=2).stderr
+
+    def test_two_runs_are_compared_and_verdicts_come_back_from_a_sheet(self, run, sites, tmp_path):
+        words = ["--rank", 2, "--tol", "1e-3", "--no-compare", "--method", "exact", "--halves", 0]
+        tripheno("simulate", *sites[:2], "--out", tmp_path / "two", *words)
+        both = ["compare", run, tmp_path / "two"]
+        found = json.loads(tripheno(*both, "--format", "json").stdout)
+        assert len(found["matched"]) + len(found["appeared"]) == 2
+        assert "Similarity" in tripheno(*both, "--out", tmp_path / "page.html").stdout
+        assert "Two runs compared" in (tmp_path / "page.html").read_text()
+        tripheno("export", tmp_path / "two", "--as", "csv", "--out", tmp_path / "out")
+        sheet = tmp_path / "out" / "review.csv"
+        sheet.write_text(sheet.read_text().replace(",,,,\n", ",Heart failure,meaningful,,\n"))
+        done = tripheno("review", tmp_path / "two", sheet, "--reviewer", "Ada", "--format", "json")
+        assert json.loads(done.stdout) == {"added": 4, "phenotypes": 2}
+        assert "Heart failure" in (tmp_path / "two" / "phenotypes.csv").read_text()
+        assert "Heart failure" in (tmp_path / "two" / "report.html").read_text()
 
     def test_the_page_is_made_again(self, run, tmp_path):
         tripheno("report", run, "--out", tmp_path / "again.html")
@@ -301,6 +325,23 @@ def columns_of(table):
 
 
 class TestTheRest:
+    @pytest.mark.parametrize(
+        ("words", "code", "said"),
+        [
+            (["report", "nowhere"], "TRIP-E203", "no run folder"),
+            (["simulate", "nowhere", "--out", "run"], "TRIP-E301", "nowhere"),
+            (["simulate", "nowhere", "--out", "run", "--rank", "0"], "TRIP-E200", "--rank"),
+            (["report"], "TRIP-E200", "Missing argument"),
+        ],
+    )
+    def test_errors_are_json_where_json_is_asked_for(self, tmp_path, words, code, said):
+        status = {"TRIP-E301": 3}.get(code, 2)
+        done = tripheno(*words, "--format", "json", cwd=tmp_path, check=status)
+        assert done.stdout == ""
+        error = json.loads(done.stderr)["error"]
+        assert (error["code"], error["exit_code"]) == (code, status)
+        assert said in error["what"]
+
     def test_explain_knows_every_code_and_refuses_others(self):
         listed = json.loads(tripheno("explain", "--format", "json").stdout)
         assert {"TRIP-E101", "TRIP-E302", "TRIP-E501"} <= {entry["code"] for entry in listed}

@@ -14,14 +14,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from tripheno.dashboard.annotations import annotate
 from tripheno.records.events import CountingRule, write_events
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.report.page import render_page
 from tripheno.report.run_folder import read_report
-from tripheno.report.simulated import Study, run_simulation
+from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
-from tripheno.study.simulation import assemble
+from tripheno.study.simulation import Simulation, assemble
 from tripheno.testing.planted import planted
 
 RULE = CountingRule()
@@ -38,7 +37,9 @@ HOSTILE = (
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages") / "run"
     settings = SolverSettings(len(HOSTILE), "trip", tol=1e-3, restarts=2)
-    run_simulation(Study(assemble(planted(0).hospitals), settings, {"a": "f" * 64}), folder, 0.0)
+    run_simulation(
+        Simulation(assemble(planted(0).hospitals), settings, {"a": "f" * 64}), folder, 0.0
+    )
     return folder
 
 
@@ -62,7 +63,7 @@ class TestEveryPage:
         watched = look()
         page = watched.open(f"file://{run / 'report.html'}")
         assert page.locator("article").count() == len(HOSTILE)
-        assert page.locator("figure svg[role=img]").count() == 3
+        assert page.locator("figure svg[role=img]").count() == 4
         assert watched.overflows() == {}
         assert watched.axe() == []
 
@@ -83,6 +84,36 @@ class TestEveryPage:
         assert not page.locator("nav").is_visible()
         assert page.locator("article").first.is_visible()
         assert len(page.pdf()) > 20_000
+
+    def test_in_the_dark_everything_can_be_read(self, run, address, look):
+        report, live = look(), look(host_of(address))
+        for watched, place in ((report, f"file://{run / 'report.html'}"),
+                               (live, page_of(address, "/phenotypes"))):  # fmt: skip
+            watched.page.emulate_media(color_scheme="dark")
+            page = watched.open(place)
+            paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert paper == "rgb(20, 25, 31)"
+            assert watched.axe() == []
+
+    def test_cards_are_sorted_and_chosen_without_a_script(self, run, look):
+        page = look().open(f"file://{run / 'report.html'}")
+        grades = [p.grade for p in read_report(run).phenotypes]
+        page.locator("#show-stable").check()
+        assert page.locator("article:visible").count() == grades.count("stable")
+        page.locator("[name=show]").first.check()
+        page.locator("#sort-title").check()
+        tops = page.eval_on_selector_all(
+            "article", "all => all.map((one) => [one.getBoundingClientRect().top,"
+            " one.getBoundingClientRect().left, one.querySelector('h3 bdi').textContent])"
+        )  # fmt: skip
+        titles = [title.casefold() for _, _, title in sorted(tops)]
+        assert titles == sorted(titles)
+
+    def test_no_card_is_split_on_paper(self, run, look):
+        page = look().open(f"file://{run / 'report.html'}")
+        page.emulate_media(media="print")
+        kept = "all => all.map((one) => getComputedStyle(one).breakInside)"
+        assert set(page.eval_on_selector_all("article, tr, figure", kept)) == {"avoid"}
 
     def test_a_wrong_token_shows_nothing(self, address):
         with pytest.raises(HTTPError) as refused:
@@ -107,7 +138,7 @@ def hostile(run, tmp_path_factory):
     summary["hospitals"][1]["name"] = HOSTILE[1]
     (folder / "run.json").write_text(json.dumps(summary))
     (folder / "report.html").write_text(render_page(read_report(folder)))
-    annotate(folder / "annotations.jsonl", 1, HOSTILE[1], "comment", HOSTILE[0])
+    read_report(folder).annotations.add(1, HOSTILE[1], "comment", HOSTILE[0])
     return folder
 
 
@@ -146,7 +177,7 @@ class TestNamingAndJudging:
     def say(self, page, number, **fields):
         page.bring_to_front()  # a tab behind another is slowed down by the browser
         form = page.locator("form.said").nth(number - 1)
-        form.locator("[name=reviewer]").fill("Ada")
+        form.locator("[name=reviewer]").fill(fields.pop("reviewer", "Ada"))
         for field, value in fields.items():
             place = form.locator(f"[name={field}]")
             if field == "verdict":
@@ -174,6 +205,19 @@ class TestNamingAndJudging:
             kept = [form.locator(f"[name={n}]").input_value() for n in ("name", "comment")]
             assert kept == [name, "typical"]
 
+    def test_two_reviewers_who_agree_and_who_do_not(self, own, look, serve):
+        with serve(own) as address:
+            page = look(host_of(address)).open(page_of(address, "/phenotypes"))
+            self.say(page, 1, verdict="meaningful")
+            self.say(page, 2, verdict="not meaningful", name="Asthma")
+            self.say(page, 1, reviewer="Bo")  # the verdict shown is Ada's; he agrees
+            self.say(page, 2, reviewer="Bo", verdict="meaningful")
+            assert page.get_by_text("judged 2 phenotypes both: 50 % alike").count() == 1
+            page.goto(f"http://{host_of(address)}/phenotypes?q=asthma")
+            assert page.locator("article").count() == 1
+        report = look().open(f"file://{own / 'report.html'}")
+        assert report.locator("h3 bdi", has_text="Asthma").count() == 1
+
     def test_keys_lead_through_the_cards_and_to_the_search(self, address, look):
         page = look(host_of(address)).open(page_of(address, "/phenotypes"))
         focused = "document.activeElement.id"
@@ -194,7 +238,7 @@ class TestNamingAndJudging:
     ):
         page = look(host_of(address)).open(page_of(address, "/phenotypes"))
         visited = []
-        for _ in range(14):
+        for _ in range(16):
             page.keyboard.press("Tab")
             visited.append(
                 page.evaluate(
@@ -204,7 +248,7 @@ class TestNamingAndJudging:
         assert visited[:6] == [
             "To the content", "Federation", "Phenotypes", "Compare", "Experiments", "Privacy",
         ]  # fmt: skip
-        assert visited[6:9] == ["q", "kind", "blind"]
+        assert visited[6:11] == ["q", "kind", "grade", "sort", "blind"]
         assert visited.index("reviewer") > visited.index("Show")
 
 
@@ -249,5 +293,5 @@ class TestLive:
             "(before) => document.getElementById('live-rounds')?.textContent !== before", arg=before
         )
         page.wait_for_selector("text=phenotypes, groups of codes", timeout=90_000)
-        assert page.locator("figure svg").count() == 2
+        assert page.locator("figure svg").count() == 3
         assert page.locator("#live").count() == 0

@@ -53,7 +53,7 @@ WORK = """
 from pathlib import Path
 from typer.testing import CliRunner
 from tripheno.cli.main import app
-from tripheno.dashboard.annotations import annotate, read_annotations
+from tripheno.report.annotations import Annotations
 from tripheno.federation.journal import Journal
 folder = Path(sys.argv[1])
 for words in (["init", "site", "--folder", "northfield"], ["init", "coordinator", "--folder", "c"],
@@ -62,11 +62,11 @@ for words in (["init", "site", "--folder", "northfield"], ["init", "coordinator"
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, (words, done.output, done.exception)
 for value in ("Sepsis – früh", "second"):
-    annotate(folder / "said.jsonl", 1, "Dr Ångström", "name", value)
+    Annotations(folder / "said.jsonl", "run-1").add(1, "Dr Ångström", "name", value)
 Journal(folder).note("joined", "Küste")
 data = (folder / "log.jsonl").read_bytes()
 assert "Küste".encode() in data and b"\\r" not in data
-print([one.value for one in read_annotations(folder / "said.jsonl")].index("second"))
+print([one.value for one in Annotations(folder / "said.jsonl", "run-1").said()].index("second"))
 """
 
 

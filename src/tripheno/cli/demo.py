@@ -25,6 +25,7 @@ def demo(
         "tripheno-demo"
     ),
     seed: Annotated[int, typer.Option(help="Seed of the hospitals and of the starts.", min=0)] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run in that folder.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Three synthetic hospitals find together the phenotypes that pooled data would show."""
@@ -32,7 +33,7 @@ def demo(
     from tripheno.report.run_folder import check_folder
 
     started = time.perf_counter()
-    check_folder(out_dir)
+    check_folder(out_dir, replace=force)
     with Progress() as progress, spoken_warnings():
         result = demonstrate(out_dir, seed, started, progress.say, progress.iteration)
     if form is Format.json:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -13,8 +15,10 @@ from tripheno import __version__
 from tripheno.cli import audit, setting_up
 from tripheno.cli.attack import attack
 from tripheno.cli.bench import bench
+from tripheno.cli.compare import compare
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
+from tripheno.cli.export import export, review
 from tripheno.cli.ingest import ingest
 from tripheno.cli.paper import paper
 from tripheno.cli.preview import approve, preview
@@ -27,7 +31,7 @@ from tripheno.cli.taking_part import join, serve
 from tripheno.cli.transform import transform
 from tripheno.cli.ui import ui
 from tripheno.cli.withdraw import withdraw
-from tripheno.errors import TriphenoError, of_the_system
+from tripheno.errors import SettingsError, TriphenoError, of_the_system
 
 app = typer.Typer(
     name="tripheno",
@@ -52,22 +56,29 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         except (TriphenoError, OSError) as fault:
             if "--debug" in sys.argv:
                 raise
-            typer.echo(_in_words(fault), err=True)
+            if isinstance(fault, OSError):  # what the system reports gets the shape of ours
+                fault = of_the_system(fault, where=str(fault.filename or ""))
+            typer.echo(_as_json(fault) if _json_wanted() else str(fault), err=True)
             raise SystemExit(getattr(fault, "exit_code", 1)) from None
 
     return run
 
 
-def _in_words(fault: Exception) -> str:
-    """An error as one line; what the system reports gets the shape of ours."""
-    if not isinstance(fault, OSError):
-        return str(fault)
-    return str(of_the_system(fault, where=str(fault.filename or "")))
+def _json_wanted() -> bool:
+    """Whether the user asked for JSON, also where the words cannot be understood otherwise."""
+    words = sys.argv[1:]
+    return "--format=json" in words or ("--format", "json") in pairwise(words)
+
+
+def _as_json(fault: TriphenoError) -> str:
+    """An error for another program: one object on one line."""
+    fields = {name: getattr(fault, name) for name in ("code", "what", "where", "why", "fix")}
+    return json.dumps({"error": {**fields, "exit_code": fault.exit_code}}, ensure_ascii=False)
 
 
 for _command in (
-    demo, ingest, simulate, rank, transform, report, ui, init, check, preview, approve,
-    withdraw, serve, join, run, status, paper, bench, explain,
+    demo, ingest, simulate, rank, transform, report, compare, export, review, ui, init, check,
+    preview, approve, withdraw, serve, join, run, status, paper, bench, explain,
 ):  # fmt: skip
     app.command()(_guarded(_command))
 
@@ -105,4 +116,13 @@ def common(
 
 def main() -> None:
     """Run the command."""
-    app()
+    if not _json_wanted():
+        app()
+        return
+    try:
+        raise SystemExit(app(standalone_mode=False) or 0)
+    except Exception as fault:
+        if not hasattr(fault, "format_message"):  # not a word that was misspelt
+            raise
+        typer.echo(_as_json(SettingsError(fault.format_message())), err=True)
+        raise SystemExit(SettingsError.exit_code) from None

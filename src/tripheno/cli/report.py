@@ -19,14 +19,10 @@ def report(
     form: FormatOption = Format.text,
 ) -> None:
     """Write the offline page of a run: one file, no network, no script."""
-    from tripheno.files import write_text
-    from tripheno.report.page import render_page
-    from tripheno.report.run_folder import read_report
+    from tripheno.report.page import write_page
 
-    target = page or run / "report.html"
-    text = render_page(read_report(run))
-    write_text(target, text)
+    target = write_page(run, page)
     if form is Format.json:
-        print_json({"report": str(target), "bytes": len(text.encode())})
+        print_json({"report": str(target), "bytes": target.stat().st_size})
         return
     out().print(f"Report: {target}")

@@ -142,6 +142,7 @@ def simulate(
             help="How often patients are split in two to see what comes back; 0: never.", min=0
         ),
     ] = 1,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run in that folder.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Run a federation of one machine's files, and compare it with pooled data."""
@@ -173,7 +174,7 @@ def simulate(
     )
     if hospitals is None and skew is not None:
         raise SettingsError("--skew without --hospitals", fix="say how many hospitals to make")
-    check_folder(out_dir)
+    check_folder(out_dir, replace=force)
     with Progress() as progress, spoken_warnings():
         tensors, inputs = federation_from_files(sites, hospitals, skew, seed)
         federation = assemble(tensors, align.value, seed=seed, insecure=insecure, min_cell=min_cell)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import secrets
 import socket
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tripheno.cli.console import out
+from tripheno.cli.console import err, out
 from tripheno.errors import SettingsError
 
 
 def ui(
     folder: Annotated[Path, typer.Argument(help="Run folder, study folder, or folder of runs.")],
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.", min=0)] = 0,
+    browse: Annotated[bool, typer.Option("--open", help="Open the browser, too.")] = False,
 ) -> None:
     """Look at a run, name and judge its phenotypes, in a browser on this machine."""
     try:
@@ -36,5 +38,9 @@ def ui(
     server = uvicorn.Server(config)
     app.state.ending = lambda: server.should_exit
     door.listen()  # a browser that is quicker than the server waits instead of being refused
-    out().print(f"http://127.0.0.1:{number}/?token={token}")
+    address = f"http://127.0.0.1:{number}/?token={token}"
+    out().print(address)
+    err().print("Open this address in a browser on this machine. Ctrl-C stops the dashboard.")
+    if browse:
+        webbrowser.open(address)
     server.run(sockets=[door])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from jinja2 import ChoiceLoader, PackageLoader
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -23,22 +25,24 @@ from starlette.responses import (
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from tripheno.dashboard.annotations import (
-    VERDICTS,
-    agreement,
-    annotate,
-    as_csv,
-    latest,
-    names_of,
-    read_annotations,
-)
 from tripheno.dashboard.guard import Guard
 from tripheno.dashboard.live import follow
 from tripheno.errors import SettingsError, TriphenoError
+from tripheno.files import csv_text
 from tripheno.progress import STATUS, read_status
-from tripheno.report.page import charts_of, environment, page_context
-from tripheno.report.phenotypes import Phenotype
-from tripheno.report.run_folder import read_report, read_summary
+from tripheno.report.annotations import (
+    VERDICTS,
+    Annotation,
+    agreement,
+    annotation_rows,
+    changes,
+    latest,
+    reviewed,
+)
+from tripheno.report.page import ORDERS, charts_of, environment, page_context, write_page
+from tripheno.report.phenotypes import Phenotype, Review
+from tripheno.report.run_folder import Report, read_report, read_summary, shown_folder, status_of
+from tripheno.report.runs_compared import RunsCompared, compare_runs
 
 HERE = Path(__file__).parent
 PAGES = {
@@ -68,7 +72,7 @@ class Desk:
         """The run folder whose phenotypes are shown."""
         top = self.top
         if (top / "run.json").is_file():
-            return top / "trip" if read_summary(top)["method"] == "all" else top
+            return shown_folder(top)
         status = read_status(top)
         return top / "trip" if status and status["run"] == "trip" else top
 
@@ -76,11 +80,6 @@ class Desk:
         """The status of a run that has no result yet; nothing for one that is complete."""
         top = self.top
         return None if (top / "run.json").is_file() else read_status(top)
-
-    @property
-    def annotations(self) -> Path:
-        """Where reviewers' words are kept."""
-        return self.run / "annotations.jsonl"
 
     def experiments(self) -> list[dict[str, Any]]:
         """Every run in the folder and one level below."""
@@ -94,6 +93,7 @@ def make_app(folder: Path, token: str, hosts: Iterable[str]) -> Starlette:
     desk = Desk(folder)
     if desk.unfinished() is None:
         read_report(desk.run)  # a folder that is no run is refused before the first page
+    writing = Lock()
     templates = environment()
     templates.loader = ChoiceLoader(
         [PackageLoader("tripheno.dashboard"), PackageLoader("tripheno.report")]
@@ -110,24 +110,20 @@ def make_app(folder: Path, token: str, hosts: Iterable[str]) -> Starlette:
 
     async def said(request: Request) -> Response:
         form = {key: str(value) for key, value in (await request.form()).items()}
-        number = form.get("phenotype", "")
-        fields = [key for key in ("name", "verdict", "comment") if key in form]
-        known = {str(p.number) for p in read_report(desk.run).phenotypes}
-        if number not in known:
-            raise SettingsError("no such phenotype")
-        for field in fields:
-            if form[field].strip() != form.get(f"was_{field}", ""):  # only what this tab changed
-                await run_in_threadpool(
-                    annotate, desk.annotations, int(number), form.get("reviewer", ""), field,
-                    form[field],
-                )  # fmt: skip
-        answer = RedirectResponse(f"/phenotypes#phenotype-{number}", 303)
-        answer.set_cookie("reviewer", form.get("reviewer", "").strip().encode().hex(),
-                          samesite="strict", httponly=True)  # fmt: skip
+        number, reviewer = form.get("phenotype", ""), form.get("reviewer", "").strip()
+        await run_in_threadpool(_keep, read_report(desk.run), number, reviewer, form)
+        answer = RedirectResponse(
+            f"/phenotypes#phenotype-{number}", 303, background=BackgroundTask(write_again)
+        )
+        answer.set_cookie("reviewer", reviewer.encode().hex(), samesite="strict", httponly=True)
         return answer
 
+    def write_again() -> None:
+        with writing:
+            write_page(desk.run)
+
     def export(_request: Request) -> Response:
-        text = as_csv(read_annotations(desk.annotations))
+        text = csv_text(annotation_rows(read_report(desk.run).annotations.said()))
         name = {"content-disposition": 'attachment; filename="annotations.csv"'}
         return PlainTextResponse(text, media_type="text/csv", headers=name)
 
@@ -153,35 +149,57 @@ def _in_words(_request: Request, fault: Exception) -> Response:
     return PlainTextResponse(str(fault), 400)
 
 
+def _keep(report: Report, number: str, reviewer: str, form: dict[str, str]) -> None:
+    """Add what a form says anew to the run's annotations."""
+    known = {str(p.number) for p in report.phenotypes}
+    if number not in known:
+        raise SettingsError("no such phenotype")
+    annotations = report.annotations
+    for field, value in changes(annotations.said(), int(number), reviewer, form).items():
+        annotations.add(int(number), reviewer, field, value, {int(n) for n in known})
+
+
 def _context(desk: Desk, request: Request) -> dict[str, Any]:
     """What a page shows: the run, what was said about it, and what this reader asked for."""
     report = read_report(desk.run)
-    every = read_annotations(desk.annotations)
-    reviewer = _reviewer(request)
-    blind = request.query_params.get("blind") == "1"
-    heard = [one for one in every if not blind or one.reviewer == reviewer]
-    names = names_of(heard)
-    named = [replace(p, name=names.get(p.number, p.name)) for p in report.phenotypes]
+    asked = request.query_params
+    reviewer, blind = _reviewer(request), asked.get("blind") == "1"
+    heard = report.annotations.said()
     if blind:
-        named = [
-            replace(p, origin=None, prevalence=None, stability=None, stability_halves=None)
-            for p in named
-        ]
-    wanted, kind = request.query_params.get("q", ""), request.query_params.get("kind", "")
-    report = replace(report, phenotypes=named)
+        heard = [one for one in heard if one.reviewer == reviewer]
+        report = replace(report, phenotypes=_blinded(report.phenotypes, heard))
     path = request.url.path
     people = sorted({one.reviewer for one in heard if one.field == "verdict"})
     pairs = [agreement(heard, a, b) for a, b in combinations(people, 2)]
+    shown = [p for p in report.phenotypes if _fits(p, asked)]
+    order = ORDERS.get(asked.get("sort", ""), ORDERS["number"])
     return {
         **page_context(report),
         "charts": charts_of(report) if path == "/" else {},
-        "phenotypes": [p for p in named if _fits(p, wanted, kind)],
-        "pages": PAGES, "here": path, "q": wanted, "kind": kind, "blind": blind,
-        "reviewer": reviewer, "said": latest(heard), "verdicts": VERDICTS,
-        "agreements": [pair for pair in pairs if pair],
-        "experiments": desk.experiments() if path == "/experiments" else [],
+        "phenotypes": sorted(shown, key=order), "numbers": [p.number for p in report.phenotypes],
+        "pages": PAGES, "here": path, "asked": asked, "blind": blind, "orders": list(ORDERS),
+        "reviewer": reviewer, "said": latest(heard), "history": heard, "verdicts": VERDICTS,
+        "agreements": [pair for pair in pairs if pair], "status_of": status_of,
+        "experiments": desk.experiments() if path in ("/experiments", "/compare") else [],
+        "beside": _beside(desk, asked.get("with", "")) if path == "/compare" else None,
         "folder": desk.folder.name,
     }  # fmt: skip
+
+
+def _beside(desk: Desk, name: str) -> RunsCompared | None:
+    """The shown run beside another one of the folder, by the other's name."""
+    known = {one["name"] for one in desk.experiments()}
+    return compare_runs(desk.run, desk.folder / name) if name in known else None
+
+
+def _blinded(phenotypes: Sequence[Phenotype], own: Sequence[Annotation]) -> list[Phenotype]:
+    """Without evidence, origin, numbers, and what others said."""
+    bare = [
+        replace(p, name=None, review=Review(), origin=None, prevalence=None, stability=None,
+                stability_halves=None, grade=None, effective_patients=None, interval=None)
+        for p in phenotypes
+    ]  # fmt: skip
+    return reviewed(bare, own)
 
 
 def _reviewer(request: Request) -> str:
@@ -192,7 +210,10 @@ def _reviewer(request: Request) -> str:
         return ""
 
 
-def _fits(phenotype: Phenotype, wanted: str, kind: str) -> bool:
+def _fits(phenotype: Phenotype, asked: Mapping[str, str]) -> bool:
+    """Whether a phenotype is among those a reader asked for."""
+    wanted, kind, grade = (asked.get(name, "") for name in ("q", "kind", "grade"))
     words = [phenotype.title, *(c.name for codes in phenotype.codes.values() for c in codes)]
     found = not wanted or any(wanted.lower() in word.lower() for word in words)
-    return found and (not kind or (phenotype.origin is not None and phenotype.origin.kind == kind))
+    origin = phenotype.origin.kind if phenotype.origin and phenotype.grade != "unstable" else ""
+    return found and kind in ("", origin) and grade in ("", phenotype.grade)

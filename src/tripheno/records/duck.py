@@ -19,7 +19,7 @@ from typing import Any, Self
 import duckdb
 import pyarrow as pa
 
-from tripheno.errors import RunFailed, SettingsError, UnreadableTable
+from tripheno.errors import DiskFailed, RunFailed, SettingsError, UnreadableTable
 from tripheno.records.textfile import MISSING
 
 BATCH_ROWS = 122_880
@@ -62,10 +62,11 @@ class Workbench:
         self.encoding, self.missing = encoding, tuple(missing)
         self.at_close: list[Callable[[], None]] = []
         self.folder = Path(tempfile.mkdtemp(prefix="work-", dir=folder))
-        self._connection = duckdb.connect(
-            str(self.folder / "work.duckdb"),
-            config={"autoinstall_known_extensions": False, "autoload_known_extensions": False},
-        )
+        with translated():
+            self._connection = duckdb.connect(
+                str(self.folder / "work.duckdb"),
+                config={"autoinstall_known_extensions": False, "autoload_known_extensions": False},
+            )
         try:
             self.run(f"SET memory_limit = {literal(memory)}")
         except duckdb.Error:
@@ -173,7 +174,18 @@ def translated() -> Iterator[None]:
             "The memory given is too small for these tables", fix="raise it with --memory 4GB"
         ) from None
     except (duckdb.InvalidInputException, duckdb.IOException, duckdb.ConversionException) as fault:
-        raise _unreadable(str(fault)) from None
+        raise _unwritable(str(fault)) or _unreadable(str(fault)) from None
+
+
+def _unwritable(message: str) -> DiskFailed | None:
+    """A failure of our own files: the disk is full, or the working folder cannot be written."""
+    if not any(sign in message for sign in ("Could not write", "No space left", "write failed")):
+        return None
+    return DiskFailed(
+        "A working file could not be written",
+        why="no space left on device" if "No space left" in message else "",
+        fix="free some space where --out points, and start the command again",
+    )
 
 
 def _unreadable(message: str) -> UnreadableTable:

@@ -14,7 +14,7 @@ from tripheno.evaluation.rank import RankChoice
 INK, SOFT, BLUE, ORANGE, GREEN, PURPLE = (
     "#1d2733", "#566270", "#2f6fa8", "#b3541e", "#2e7d4f", "#7a3fa0",
 )  # fmt: skip
-C = TypeVar("C", alt.Chart, alt.ConcatChart)
+C = TypeVar("C", alt.Chart, alt.ConcatChart, alt.HConcatChart)
 
 RANK_PANELS: dict[str, tuple[str, list[float] | None]] = {
     "held_out_error": ("Held-out error (lower is better)", None),
@@ -93,6 +93,64 @@ def prevalence_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
         shape=alt.Shape("hospital:N", title=None),
     )  # fmt: skip
     return _styled(chart.properties(width=430))
+
+
+def code_chart(rows: Sequence[Mapping[str, Any]], title: str) -> alt.Chart:
+    """The codes of one phenotype: ``rows`` have ``label``, ``mode`` and ``share``."""
+    chart: alt.Chart = alt.Chart(_data([dict(row) for row in rows]), title=title).mark_bar().encode(
+        x=alt.X("share:Q", title="Share of the phenotype", axis=alt.Axis(format="%")),
+        y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=340)),
+        color=alt.Color("mode:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, GREEN, PURPLE])),
+    )  # fmt: skip
+    return _styled(chart.properties(width=330))
+
+
+def overview_chart(
+    codes: Sequence[str],
+    cells: Sequence[Mapping[str, Any]],
+    shares: Sequence[Mapping[str, Any]],
+    order: Sequence[str],
+) -> alt.HConcatChart:
+    """Phenotypes × telling codes on one scale, and beside it how common each is at each hospital.
+
+    ``cells`` have ``phenotype``, ``code`` and ``share``; ``shares`` are as for the prevalence;
+    ``order`` is that of all phenotypes, also of those without any share to show.
+    """
+    legend = alt.Legend(  # squares: a gradient would need a name of its own on the page
+        type="symbol", symbolType="square", symbolStrokeWidth=0, format="%", orient="bottom",
+        direction="horizontal",
+    )  # fmt: skip
+    turned = alt.Axis(labelAngle=-55, labelLimit=150, orient="top")
+    heat: alt.Chart = alt.Chart(_data([dict(cell) for cell in cells])).mark_rect().encode(
+        x=alt.X("code:N", title=None, sort=list(codes), axis=turned),
+        y=alt.Y(
+            "phenotype:N", title=None, scale=alt.Scale(domain=list(order)),
+            axis=alt.Axis(labelLimit=340),
+        ),
+        color=alt.Color(
+            "share:Q", title="share of the phenotype", scale=alt.Scale(scheme="blues", domainMin=0),
+            legend=legend,
+        ),
+    )  # fmt: skip
+    panels = [heat.properties(width=alt.Step(20), height=alt.Step(20))]
+    shown = [dict(one) for one in shares if one["share"] is not None]
+    if shown:
+        common: alt.Chart = alt.Chart(_data(shown)).mark_rect().encode(
+            x=alt.X("hospital:N", title=None, sort=None, axis=turned),
+            y=alt.Y("phenotype:N", scale=alt.Scale(domain=list(order)), axis=None),
+            color=alt.Color(
+                "share:Q", title="share of patients",
+                scale=alt.Scale(scheme="oranges", domainMin=0),
+                legend=legend,
+            ),
+        )  # fmt: skip
+        panels.append(common.properties(width=alt.Step(24), height=alt.Step(20)))
+    beside: alt.HConcatChart = alt.hconcat(*panels, spacing=12).resolve_scale(color="independent")
+    room = {"left": 45, "right": 60, "top": 30, "bottom": 5}  # turned labels reach out
+    made: alt.HConcatChart = _styled(beside).configure(
+        font="sans-serif", background="transparent", padding=room
+    )
+    return made
 
 
 def as_svg(chart: Any, label: str, *, standalone: bool = False) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tripheno.errors import NoSuchFile, OutputExists, RunNotFound
-from tripheno.files import write_text
+from tripheno.files import csv_text, write_text
 from tripheno.records.events import read_events
+from tripheno.report.annotations import groups
 from tripheno.report.phenotypes import Phenotype
-from tripheno.report.run_folder import read_report, read_summary
+from tripheno.report.run_folder import read_report, read_summary, shown_folder
 from tripheno.solver.diagnosis import LEAST_COUNTS, LEAST_SHARE, carriers
 from tripheno.solver.frozen import FrozenPhenotypes
 from tripheno.tensor.count_tensor import CountTensor
@@ -44,9 +44,8 @@ class Scored:
 
 def read_frozen(folder: Path) -> FrozenPhenotypes:
     """The phenotypes of a run folder, from ``factors/*.parquet``."""
+    folder = shown_folder(folder)
     summary = read_summary(folder)
-    if summary["method"] == "all":
-        return read_frozen(folder / "trip")
     axes, factors, biases = [], [], []
     for mode in summary["modes"][1:]:
         path = folder / "factors" / f"{mode}.parquet"
@@ -97,18 +96,19 @@ def write_scored(folder: Path, scored: Scored, run: Path) -> dict[str, Any]:
         raise OutputExists(f"{folder} holds something else", fix="name another folder with --out")
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    phenotypes = read_report(run).phenotypes
+    kept = groups(read_report(run).phenotypes)
     columns: dict[str, Any] = {"patient": np.arange(len(scored.memberships))}
     columns |= {f"component_{r + 1}": column for r, column in enumerate(scored.memberships.T)}
     pq.write_table(pa.table(columns), folder / MEMBERSHIPS)
-    rows = [row for phenotype in phenotypes for row in cohort_rows(phenotype, scored)]
+    cohorts = [(p, cohort_rows(p, scored, under)) for p, under in kept]
+    rows = [row for _, found in cohorts for row in found]
     heading = ["cohort_definition_id", "subject_id", "cohort_start_date", "cohort_end_date"]
-    write_text(folder / COHORT, _csv([heading, *rows]))
-    named = [[p.number, p.title, f"{p.words}: {RULE}"] for p in phenotypes]
-    write_text(folder / DEFINITIONS, _csv([_DEFINITION_HEADING, *named]))
+    write_text(folder / COHORT, csv_text([heading, *rows]))
+    named = [[p.number, p.title, f"{p.words}: {RULE}"] for p, _ in kept]
+    write_text(folder / DEFINITIONS, csv_text([_DEFINITION_HEADING, *named]))
     summary = {
         "patients": len(scored.memberships),
-        "patients_with_a_phenotype": int(scored.has.any(axis=1).sum()),
+        "patients_with_a_phenotype": len({row[1] for row in rows}),
         "cohort_rows": len(rows),
         "dated": scored.dates is not None,
         "rule": RULE,
@@ -116,8 +116,8 @@ def write_scored(folder: Path, scored: Scored, run: Path) -> dict[str, Any]:
             mode: {"unknown": unknown, "of": of} for mode, (unknown, of) in scored.unknown.items()
         },
         "phenotypes": [
-            {"phenotype": p.number, "title": p.title, "patients": int(count)}
-            for p, count in zip(phenotypes, scored.has.sum(axis=0), strict=True)
+            {"phenotype": p.number, "title": p.title, "patients": len(found)}
+            for p, found in cohorts
         ],
     }  # fmt: skip
     write_text(folder / "scored.json", json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
@@ -131,13 +131,16 @@ _DEFINITION_HEADING = [
 ]
 
 
-def cohort_rows(phenotype: Phenotype, scored: Scored) -> list[list[Any]]:
+def cohort_rows(
+    phenotype: Phenotype, scored: Scored, under: Sequence[Phenotype] = ()
+) -> list[list[Any]]:
     """One row per patient who has a phenotype, with the first and last day of its shown codes.
 
-    A patient without a dated shown code gets the days of all dated events; without any times both
-    dates stay empty.
+    ``under`` are the phenotypes that count as this one, itself among them. A patient without a
+    dated shown code gets the days of all dated events; without any times both dates stay empty.
     """
-    members = np.flatnonzero(scored.has[:, phenotype.number - 1])
+    under = under or [phenotype]
+    members = np.flatnonzero(scored.has[:, [p.number - 1 for p in under]].any(axis=1))
     if scored.dates is None:
         return [[phenotype.number, int(patient), "", ""] for patient in members]
     dates = scored.dates.filter(pc.is_in(scored.dates["patient"], pa.array(members)))
@@ -149,7 +152,8 @@ def cohort_rows(phenotype: Phenotype, scored: Scored) -> list[list[Any]]:
                 pc.is_in(dates["code"], pa.array([c.code for c in ranked], pa.string())),
             )
         )
-        for mode, ranked in phenotype.codes.items()
+        for one in under
+        for mode, ranked in one.codes.items()
     )
     spans = {**every, **_spans(shown)}
     return [[phenotype.number, int(p), *spans.get(int(p), ("", ""))] for p in members]
@@ -168,9 +172,3 @@ def _foreign(folder: Path) -> bool:
     """Whether a folder holds anything that an earlier scoring did not write."""
     ours = {MEMBERSHIPS, COHORT, DEFINITIONS, "scored.json"}
     return any(path.name not in ours for path in folder.iterdir())
-
-
-def _csv(rows: list[list[Any]]) -> str:
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(rows)
-    return stream.getvalue()

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from tripheno.files import csv_text, write_text
 from tripheno.progress import spoken
-from tripheno.report.charts import as_svg, convergence_chart, prevalence_chart, residual_chart
+from tripheno.report.charts import (
+    as_svg,
+    convergence_chart,
+    overview_chart,
+    prevalence_chart,
+    residual_chart,
+)
 from tripheno.report.messages import what_left
-from tripheno.report.run_folder import Report
+from tripheno.report.phenotypes import GRADES, Phenotype, brief, readable
+from tripheno.report.run_folder import Report, phenotype_rows, read_report, shown_folder
 from tripheno.report.summary import sentences
 
 KINDS = {
@@ -20,7 +29,15 @@ KINDS = {
     "several": "several hospitals",
     "everywhere": "every hospital",
 }
+ORDERS: dict[str, Callable[[Phenotype], Any]] = {
+    "number": lambda p: p.number,
+    "title": lambda p: p.title.casefold(),
+    "grade": lambda p: (GRADES.index(p.grade) if p.grade in GRADES else len(GRADES), p.number),
+    "patients": lambda p: (-((p.prevalence and p.prevalence.total) or 0), p.number),
+}
+GRADE_WORDS = {"stable": "stable", "partly": "partly stable", "unstable": "unstable"}
 LONGEST_AXIS_LABEL = 42
+MOST_CELLS = 26  # columns of the overview, unless there are more phenotypes
 
 
 def environment() -> Environment:
@@ -32,26 +49,73 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["percent"] = lambda share, digits=0: f"{100 * share:.{digits}f} %"
+    made.filters["percent"] = percent
+    made.filters["signed"] = signed_percent
+    made.filters["readable"] = readable
+    made.filters["pair"] = lambda word: (word, word)
     made.filters["long"] = lambda text: Markup(' class="long"') if len(text) > 120 else ""
     made.filters["thousands"] = lambda number: f"{number:,}"
     made.filters["spoken"] = spoken
     return made
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """A share in percent; what is not nothing is never shown as nothing."""
+    least = 10.0**-digits
+    if 0.0 < 100 * share < least / 2:
+        return f"< {least:.{digits}f} %"
+    return f"{abs(100 * share) if abs(100 * share) < least / 2 else 100 * share:.{digits}f} %"
+
+
+def signed_percent(share: float, digits: int = 3) -> str:
+    """A difference in percent with its sign, and none where it rounds to nothing."""
+    shown = f"{100 * share:+.{digits}f} %"
+    return shown if any(digit in shown for digit in "123456789") else f"{0:.{digits}f} %"
+
+
 def page_context(report: Report) -> dict[str, Any]:
     """Everything the templates show of a run."""
     methods: list[dict[str, Any]] = report.comparison.get("methods", [])
+    shares = [c.share for p in report.phenotypes for codes in p.codes.values() for c in codes]
     return {
         "run": report.run,
+        "run_id": report.annotations.run,
+        "foreign": report.annotations.of_other_runs(),
         "phenotypes": report.phenotypes,
+        "top_share": max(shares, default=1.0) or 1.0,
+        "places": {name: _places(report.phenotypes, key) for name, key in ORDERS.items()},
+        "grades": GRADE_WORDS,
         "comparison": methods if all(row["rmse_gap"] is not None for row in methods) else [],
-        "table": report.comparison.get("table"),
+        "table": _models(report),
         "sentences": sentences(report),
         "left": what_left(report.run),
         "kinds": KINDS,
         "hospitals": [hospital["name"] for hospital in report.run["hospitals"]],
     }
+
+
+def _models(report: Report) -> dict[str, Any] | None:
+    """The table of models under the names people gave; of an unstable phenotype no origin."""
+    table: dict[str, Any] | None = report.comparison.get("table")
+    if not table:
+        return None
+    shown = {p.number: p for p in report.phenotypes}
+    rows = []
+    for row in table["rows"]:
+        lead, *others = row["cells"]
+        phenotype = shown.get(lead["rank"]) if lead else None
+        if phenotype is not None:
+            kind = None if phenotype.grade == "unstable" else row["kind"]
+            cells = [{**lead, "title": phenotype.title}, *others]
+            rows.append({**row, "cells": cells, "kind": kind})
+        else:
+            rows.append(row)
+    return {**table, "rows": rows}
+
+
+def _places(phenotypes: Sequence[Phenotype], key: Callable[[Phenotype], Any]) -> dict[int, int]:
+    """Phenotype → its place in an order, from 1."""
+    return {p.number: place for place, p in enumerate(sorted(phenotypes, key=key), start=1)}
 
 
 def charts_of(report: Report) -> dict[str, Markup]:
@@ -64,7 +128,16 @@ def charts_of(report: Report) -> dict[str, Markup]:
         residuals = residual_chart(report.history)
         if residuals is not None:
             made["residuals"] = _inline(residuals, "Primal and dual residuals by iteration")
-    shares = list(_shares(report))
+    shares = prevalence_rows(report)
+    if len(report.phenotypes) > 1:
+        made["overview"] = _inline(
+            overview_chart(
+                *overview_rows(report.phenotypes),
+                shares,
+                [axis_label(p) for p in report.phenotypes],
+            ),
+            "Phenotypes by their leading codes, and how common they are at each hospital",
+        )
     if any(row["share"] is not None for row in shares):
         made["prevalence"] = _inline(
             prevalence_chart(shares), "Share of each hospital’s patients who have each phenotype"
@@ -78,16 +151,60 @@ def render_page(report: Report) -> str:
     return template.render(**page_context(report), charts=charts_of(report))
 
 
+def write_page(folder: Path, target: Path | None = None) -> Path:
+    """The page of a run, and ``phenotypes.csv``, made again with the names people gave since.
+
+    Where ``target`` is given, the page goes there and the run folder is left as it is.
+    """
+    report = read_report(folder)
+    if target is None:
+        rows = phenotype_rows(report.phenotypes)
+        write_text(shown_folder(folder) / "phenotypes.csv", csv_text(rows))
+    page = target or folder / "report.html"
+    write_text(page, render_page(report))
+    return page
+
+
 def _inline(chart: Any, label: str) -> Markup:
     return Markup(as_svg(chart, label))  # noqa: S704  drawn by us, its texts escaped as XML
 
 
-def _shares(report: Report) -> Iterator[dict[str, Any]]:
-    for phenotype in report.phenotypes:
-        if phenotype.prevalence is None:
-            continue
-        title = phenotype.title
-        short = title if len(title) <= LONGEST_AXIS_LABEL else title[:LONGEST_AXIS_LABEL] + "…"
-        for hospital, share in phenotype.prevalence.share.items():
-            label = f"{phenotype.number}. {short}"
-            yield {"phenotype": label, "hospital": hospital, "share": share}
+def axis_label(phenotype: Phenotype) -> str:
+    """A phenotype's number and title, short enough for an axis."""
+    title = phenotype.title
+    short = title if len(title) <= LONGEST_AXIS_LABEL else title[:LONGEST_AXIS_LABEL] + "…"
+    return f"{phenotype.number}. {short}"
+
+
+def prevalence_rows(report: Report) -> list[dict[str, Any]]:
+    """Phenotype, hospital and the share of its patients, none where it is withheld."""
+    return [
+        {"phenotype": axis_label(phenotype), "hospital": hospital, "share": share}
+        for phenotype in report.phenotypes
+        if phenotype.prevalence is not None
+        for hospital, share in phenotype.prevalence.share.items()
+    ]
+
+
+def overview_rows(phenotypes: Sequence[Phenotype]) -> tuple[list[str], list[dict[str, Any]]]:
+    """The columns of the overview in order, and its cells: the most telling codes of each."""
+    each = max(1, MOST_CELLS // len(phenotypes))
+    chosen: dict[tuple[str, int], str] = {}
+    for phenotype in phenotypes:
+        ranked = sorted(
+            (-c.share * c.specificity, mode, c.position, c.name)
+            for mode, codes in phenotype.codes.items()
+            for c in codes
+        )
+        for _, mode, position, name in ranked[:each]:
+            short = brief(name or "not known here")[:30]
+            twice = short in chosen.values() and (mode, position) not in chosen
+            chosen.setdefault((mode, position), f"{short} ({mode} {position})" if twice else short)
+    cells = [
+        {"phenotype": axis_label(p), "code": chosen[mode, c.position], "share": c.share}
+        for p in phenotypes
+        for mode, codes in p.codes.items()
+        for c in codes
+        if (mode, c.position) in chosen
+    ]
+    return list(chosen.values()), cells

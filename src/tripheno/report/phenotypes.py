@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,14 +19,20 @@ from tripheno.tensor.factors import leading_positions, similarity_matrix
 from tripheno.vocabulary.axis import Axis
 
 FOLLOWED_FROM = 0.2  # of a guided phenotype's weight, on the codes it was seeded with
+GRADES = ("stable", "partly", "unstable")
+STABLE_FROM, PARTLY_FROM = 0.9, 0.7  # factor match
+SPEAKING = ("diagnosis", "condition")  # modes whose codes name a disease
+MOST_LEADING = 4  # codes in a title
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class RankedCode:
     """One code of a phenotype.
 
-    ``share`` is its part of the phenotype's weight in this mode; ``specificity`` is the part of the
-    code, over all phenotypes, that this phenotype holds.
+    ``share`` is its part of the phenotype's weight in this mode, with an ``interval`` where
+    patients were resampled; ``specificity`` is the part of the code, over all phenotypes, that
+    this phenotype holds.
     """
 
     position: int
@@ -34,6 +41,7 @@ class RankedCode:
     weight: float
     share: float
     specificity: float = 1.0
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,17 @@ class Guided:
 
 
 @dataclass(frozen=True)
+class Review:
+    """What people decided about a phenotype. The last word holds; all of them are kept."""
+
+    named_by: str = ""
+    rejected_by: str = ""
+    merged_into: int | None = None
+    merged_by: str = ""
+    verdicts: dict[str, str] = field(default_factory=dict)  # reviewer → verdict
+
+
+@dataclass(frozen=True)
 class Phenotype:
     """One component in words."""
 
@@ -82,18 +101,33 @@ class Phenotype:
     guided: Guided | None = None
     stability: float | None = None  # mean factor match with the other starts
     stability_halves: float | None = None  # and with models of halves of the patients
+    grade: str | None = None  # stable, partly or unstable; None: not examined
+    effective_patients: float | None = None  # behind the phenotype, long stays counted as one
+    interval: tuple[float, float] | None = None  # of the share of patients who have it
+    led_by: str = ""  # its most telling codes, such that no two phenotypes are led alike
+    review: Review = Review()
 
     @property
     def title(self) -> str:
-        """A given name, else that of its guide, else the leading code of a mode of diseases."""
+        """A name that people gave, else its leading codes; of an unstable one no more than those.
+
+        A guide's name holds while the data follow the guide.
+        """
         if self.name:
             return self.name
         if self.guided and self.guided.followed:
             return self.guided.name
-        speaking = ("diagnosis", "condition")
-        modes = sorted(self.codes, key=lambda mode: mode not in speaking)
-        leading = [self.codes[mode][0].name for mode in modes if self.codes[mode]]
-        return leading[0] if leading else "empty"
+        led = self.led_by or next(iter(_telling(self)), "empty")
+        return f"unstable: {led}" if self.grade == "unstable" else led
+
+    @property
+    def set_aside(self) -> bool:
+        """Whether a reviewer rejected it or merged it into another."""
+        return bool(self.review.rejected_by) or self.review.merged_into is not None
+
+    def covered(self, mode: str) -> float:
+        """The part of the phenotype's weight in a mode that the shown codes hold."""
+        return min(1.0, sum(code.share for code in self.codes[mode]))
 
     @property
     def words(self) -> str:
@@ -110,6 +144,9 @@ class Evidence:
     prevalence: list[Prevalence] | None = None
     stability: list[float] | None = None
     stability_halves: list[float] | None = None
+    grades: list[str] | None = None
+    effective_patients: list[float] | None = None
+    intervals: list[tuple[float, float]] | None = None  # of the share of patients
 
 
 def phenotypes_of(
@@ -141,15 +178,76 @@ def phenotypes_of(
                 overlap=Overlap(nearest + 1, float(alike[r, nearest])) if len(alike) > 1 else None,
                 unknown={mode: u for mode, u in unknown.items() if u.codes},
                 guided=guided.get(r),
-                origin=evidence.origins[r] if evidence.origins else None,
-                prevalence=evidence.prevalence[r] if evidence.prevalence else None,
-                stability=evidence.stability[r] if evidence.stability else None,
-                stability_halves=evidence.stability_halves[r]
-                if evidence.stability_halves
-                else None,
+                origin=_at(evidence.origins, r),
+                prevalence=_at(evidence.prevalence, r),
+                stability=_at(evidence.stability, r),
+                stability_halves=_at(evidence.stability_halves, r),
+                grade=_at(evidence.grades, r),
+                effective_patients=_at(evidence.effective_patients, r),
+                interval=_at(evidence.intervals, r),
             )
         )
-    return found
+    return led_apart([replace(p, grade=p.grade or grade_of(p)) for p in found])
+
+
+def _at(values: Sequence[T] | None, r: int) -> T | None:
+    return values[r] if values else None
+
+
+def grade_of(phenotype: Phenotype) -> str | None:
+    """The worse of what other starts and halves of the patients say; none if neither was tried."""
+    known = (phenotype.stability, phenotype.stability_halves)
+    worst = min((one for one in known if one is not None), default=None)
+    if worst is None:
+        return None
+    return "stable" if worst >= STABLE_FROM else "partly" if worst >= PARTLY_FROM else "unstable"
+
+
+def led_apart(phenotypes: Sequence[Phenotype]) -> list[Phenotype]:
+    """The same with their leading codes: as few as tell each from all others, then its number."""
+    telling = [_telling(p) or ["empty"] for p in phenotypes]
+    used = [1] * len(phenotypes)
+
+    def led(n: int) -> str:
+        first, *more = telling[n][: used[n]]
+        return f"{first} with {' and '.join(more)}" if more else first
+
+    while True:
+        heard = Counter(led(n) for n in range(len(used)))
+        alike = [n for n in range(len(used)) if heard[led(n)] > 1]
+        grow = [n for n in alike if used[n] < min(MOST_LEADING, len(telling[n]))]
+        if not grow:
+            break
+        for n in grow:
+            used[n] += 1
+    return [
+        replace(p, led_by=f"{led(n)} ({p.number})" if n in alike else led(n))
+        for n, p in enumerate(phenotypes)
+    ]
+
+
+def _telling(phenotype: Phenotype) -> list[str]:
+    """Names of its codes, large and specific ones first, diseases before all others."""
+    ranked = [
+        (mode not in SPEAKING, -code.share * code.specificity, code.name)
+        for mode, codes in phenotype.codes.items()
+        for code in codes
+        if code.name
+    ]
+    best = sorted(ranked)[:1] + sorted(ranked, key=lambda one: one[1])
+    return list(dict.fromkeys(brief(name) for _, _, name in best))
+
+
+def readable(name: str) -> str:
+    """A label that a source writes in capitals only, as people write it."""
+    words = " ".join(name.split()) if len(name) < 400 else name
+    return words.capitalize() if words.isupper() and len(words) > 5 and " " in words else words
+
+
+def brief(name: str) -> str:
+    """A label that is a path (“pulmonary | respiratory failure | hypoxemia”), its end first."""
+    parts = [part for part in readable(name).split(" | ") if part]
+    return ", ".join(reversed(parts[-2:])) if len(parts) > 1 else readable(name)
 
 
 def _guided(solution: Solution) -> dict[int, Guided]:
@@ -215,6 +313,10 @@ def to_plain(phenotype: Phenotype) -> dict[str, Any]:
         "prevalence": asdict(phenotype.prevalence) if phenotype.prevalence else None,
         "stability": phenotype.stability,
         "stability_halves": phenotype.stability_halves,
+        "grade": phenotype.grade,
+        "effective_patients": phenotype.effective_patients,
+        "interval": phenotype.interval,
+        "led_by": phenotype.led_by,
         "codes": {
             mode: [{**asdict(code), "label": code.name} for code in ranked]
             for mode, ranked in phenotype.codes.items()
@@ -223,27 +325,40 @@ def to_plain(phenotype: Phenotype) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Phenotype:
-    """A phenotype as ``phenotypes.json`` gives it back."""
+    """A phenotype as ``phenotypes.json`` gives it back, fields of newer versions left out."""
     codes = {
-        mode: tuple(
-            RankedCode(**{key: value for key, value in code.items() if key != "label"})
-            for code in ranked
-        )
+        mode: tuple(_made(RankedCode, {**code, "interval": _pair(code)}) for code in ranked)
         for mode, ranked in plain["codes"].items()
     }
     overlap, origin, prevalence = (plain[key] for key in ("overlap", "origin", "prevalence"))
     guided = plain.get("guided")
-    return Phenotype(
+    found = Phenotype(
         number=plain["phenotype"],
         weight=plain["weight"],
         share=plain["share"],
         codes=codes,
         name=plain["name"],
-        overlap=Overlap(**overlap) if overlap else None,
-        unknown={mode: Unknown(**unknown) for mode, unknown in plain["unknown"].items()},
-        guided=Guided(**guided) if guided else None,
+        overlap=_made(Overlap, overlap) if overlap else None,
+        unknown={mode: _made(Unknown, unknown) for mode, unknown in plain["unknown"].items()},
+        guided=_made(Guided, guided) if guided else None,
         origin=Origin(dict(origin["similarity"])) if origin else None,
-        prevalence=Prevalence(**prevalence) if prevalence else None,
+        prevalence=_made(Prevalence, prevalence) if prevalence else None,
         stability=plain["stability"],
         stability_halves=plain.get("stability_halves"),
+        grade=plain.get("grade"),
+        effective_patients=plain.get("effective_patients"),
+        interval=_pair(plain),
+        led_by=plain.get("led_by", ""),
     )
+    return replace(found, grade=found.grade or grade_of(found))
+
+
+def _made(kind: type[T], plain: Mapping[str, Any]) -> T:
+    """A dataclass from those of its fields that are there."""
+    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{key: value for key, value in plain.items() if key in known})
+
+
+def _pair(plain: Mapping[str, Any]) -> tuple[float, float] | None:
+    ends = plain.get("interval")
+    return (float(ends[0]), float(ends[1])) if ends else None

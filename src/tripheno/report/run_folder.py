@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,10 @@ from tripheno import __version__
 from tripheno.errors import OutputExists, RunNotFound
 from tripheno.evaluation.communication import seconds_at_15_mbps
 from tripheno.evaluation.comparison import Comparison
-from tripheno.files import write_text
+from tripheno.files import csv_text, write_text
 from tripheno.progress import HISTORY, STATUS
+from tripheno.provenance import fingerprint
+from tripheno.report.annotations import Annotations, reviewed
 from tripheno.report.phenotypes import Phenotype, from_plain, to_plain
 from tripheno.solver.solution import Solution
 from tripheno.study.simulation import Federation
@@ -97,13 +97,20 @@ class Run:
         return [{"name": n, **known.get(n, unknown)} for n in self.members or tuple(tensors)]
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that holds something else; an older run is replaced file by file."""
+def check_folder(folder: Path, *, replace: bool = True) -> None:
+    """Refuse a folder that holds something else, and a finished run that is not to be replaced.
+
+    An unfinished run is always replaced, file by file.
+    """
     if folder.exists() and not folder.is_dir():
         raise OutputExists(f"{folder} is a file", fix="name another folder with --out")
     ours = any((folder / name).is_file() for name in ("run.json", STATUS, HISTORY))
     if folder.is_dir() and any(folder.iterdir()) and not ours:
         raise OutputExists(f"{folder} is not empty and is no run", fix="name another --out")
+    if not replace and (folder / "run.json").is_file():
+        raise OutputExists(
+            f"{folder} holds a finished run", fix="add --force to replace it, or name another --out"
+        )
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -118,7 +125,7 @@ def write_run(folder: Path, run: Run) -> None:
         bias = None if solution.bias is None else solution.bias[n]
         _write_parquet(factors / f"{axis.mode}.parquet", _factor_table(axis, factor, bias))
     write_text(folder / "phenotypes.json", _json([to_plain(p) for p in run.phenotypes]))
-    write_text(folder / "phenotypes.csv", _phenotype_csv(run.phenotypes))
+    write_text(folder / "phenotypes.csv", csv_text(phenotype_rows(run.phenotypes)))
     write_text(folder / "comparison.json", _json(dict(run.comparison)))
     lines = [json.dumps(line._asdict()) for line in solution.history]
     write_text(folder / HISTORY, "\n".join(lines) + "\n")
@@ -134,23 +141,37 @@ class Report:
     phenotypes: list[Phenotype]
     history: list[dict[str, Any]]
     comparison: dict[str, Any]
+    annotations: Annotations
+
+
+def run_id(summary: Mapping[str, Any]) -> str:
+    """What names and verdicts are bound to: the run's own id, else a digest of what was found."""
+    made = summary["provenance"]
+    found = [made["settings_sha256"], made["inputs"], summary["shape"], summary["weights"]]
+    return str(summary.get("run") or fingerprint(found)[:16])
+
+
+def shown_folder(folder: Path) -> Path:
+    """Of several methods in one folder, that of the method that is shown."""
+    return folder / "trip" if read_summary(folder)["method"] == "all" else folder
 
 
 def read_report(folder: Path) -> Report:
-    """A run folder's results; of several methods in one folder, those of `trip`."""
+    """A run folder's results, with the names and decisions that people gave to this very run."""
+    folder = shown_folder(folder)
     summary = read_summary(folder)
-    if summary["method"] == "all":
-        return read_report(folder / "trip")
     try:
         phenotypes = json.loads((folder / "phenotypes.json").read_text(encoding="utf-8"))
         lines = (folder / HISTORY).read_text(encoding="utf-8").splitlines()
         comparison = folder / "comparison.json"
         beside = json.loads(comparison.read_text(encoding="utf-8")) if comparison.exists() else {}
+        annotations = Annotations(folder / "annotations.jsonl", run_id(summary))
         return Report(
             summary,
-            [from_plain(plain) for plain in phenotypes],
+            reviewed([from_plain(plain) for plain in phenotypes], annotations.said()),
             [json.loads(line) for line in lines if line.strip()],
             beside,
+            annotations,
         )
     except (ValueError, KeyError, TypeError, OSError) as fault:
         raise RunNotFound(
@@ -197,20 +218,29 @@ def _factor_table(axis: Axis, factor: np.ndarray, bias: np.ndarray | None) -> pa
     return pa.table(columns)
 
 
-def _phenotype_csv(phenotypes: list[Phenotype]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
+def phenotype_rows(phenotypes: Sequence[Phenotype]) -> list[list[Any]]:
+    """Every shown code of every phenotype as a table with a heading."""
     heading = ["phenotype", "title", "mode", "rank", "code", "label", "weight", "share"]
-    writer.writerow([*heading, "specificity"])
-    for phenotype in phenotypes:
-        for mode, ranked in phenotype.codes.items():
-            for place, code in enumerate(ranked, start=1):
-                writer.writerow(
-                    [phenotype.number, phenotype.title, mode, place, code.code or code.position,
-                     code.name, f"{code.weight:.6g}", f"{code.share:.4f}",
-                     f"{code.specificity:.4f}"]
-                )  # fmt: skip
-    return stream.getvalue()
+    rows = [
+        [
+            p.number, p.title, mode, place,
+            code.position if code.code is None else code.code, code.name,
+            float(f"{code.weight:.6g}"), round(code.share, 4), round(code.specificity, 4),
+            p.grade or "", status_of(p),
+        ]
+        for p in phenotypes
+        for mode, ranked in p.codes.items()
+        for place, code in enumerate(ranked, start=1)
+    ]  # fmt: skip
+    return [[*heading, "specificity", "grade", "status"], *rows]
+
+
+def status_of(phenotype: Phenotype) -> str:
+    """What people decided, in the words of an annotation."""
+    review = phenotype.review
+    if review.rejected_by:
+        return "rejected"
+    return f"merged into {review.merged_into}" if review.merged_into else ""
 
 
 def _write_patients(folder: Path, solution: Solution) -> None:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from tripheno.report.phenotypes import Phenotype
+from tripheno.report.phenotypes import GRADES, Phenotype
 from tripheno.report.run_folder import Report
 
-UNSTABLE_BELOW = 0.7
 ALIKE_FROM = 0.5
 
 
 def sentences(report: Report) -> list[str]:
-    """The report's findings, the most important first."""
-    said = [_what(report)]
-    said += _where(report.phenotypes)
+    """The report's findings: what, how sure, who has it, doubts, and what to do next."""
+    said = [_what(report), *_sure(report.phenotypes), *_who(report.phenotypes)]
+    said += _where([p for p in report.phenotypes if p.grade != "unstable"])
     said += _pooled(report)
     said += _doubts(report)
-    return said
+    return [*said, _next(report.phenotypes)]
 
 
 def _what(report: Report) -> str:
@@ -28,6 +28,46 @@ def _what(report: Report) -> str:
         f"{len(report.phenotypes)} phenotypes, groups of codes that occur together, were found "
         f"among {run['shape'][0]:,} patients of {len(hospitals)} hospitals{named}."
     )
+
+
+def _sure(phenotypes: Sequence[Phenotype]) -> list[str]:
+    """How many came back, before anything is said about what they are."""
+    counts = Counter(p.grade for p in phenotypes)
+    if counts[None] == len(phenotypes):
+        return ["How sure: not examined. Nobody looked whether they come back from other starts."]
+    stable, partly, unstable = (counts[grade] for grade in GRADES)
+    said = f"How sure: {stable or 'none'} stable, {partly or 'none'} partly, {unstable} unstable."
+    if not stable + partly:
+        said += " Not one of them is a finding."
+    elif unstable:
+        shaky = [str(p.number) for p in phenotypes if p.grade == "unstable"]
+        firm = [str(p.number) for p in phenotypes if p.grade != "unstable"]
+        few = len(shaky) <= len(firm)
+        said += f" Not to be relied on: {listed(shaky)}." if few else f" Only {listed(firm)} held."
+    return [said]
+
+
+def _who(phenotypes: Sequence[Phenotype]) -> list[str]:
+    """The most common of those that can be relied on."""
+    known = [
+        (p.prevalence.total, p)
+        for p in phenotypes
+        if p.prevalence and p.prevalence.total and p.grade != "unstable" and not p.set_aside
+    ]
+    if not known:
+        return []
+    most = sorted(known, key=lambda one: (-one[0], one[1].number))[:3]
+    return [f"Most common: {listed([f'“{p.title}” ({total:,} patients)' for total, p in most])}."]
+
+
+def _next(phenotypes: Sequence[Phenotype]) -> str:
+    """What a reader does now."""
+    judged = sum(bool(p.review.verdicts) for p in phenotypes)
+    if phenotypes and all(p.grade == "unstable" for p in phenotypes):
+        return "Next: fewer phenotypes (tripheno rank), more patients, or a wider window."
+    if judged < len(phenotypes):
+        return f"Next: judge and name them with tripheno ui ({judged} of {len(phenotypes)} judged)."
+    return "Next: hand them on with tripheno export."
 
 
 def _where(phenotypes: Sequence[Phenotype]) -> list[str]:
@@ -53,10 +93,10 @@ def _pooled(report: Report) -> list[str]:
     central = report.run["compare"].get("central")
     if central is None or report.run["method"] == "central":
         return []
-    gap, match = 100 * central["rmse_gap"], central["fms"]
+    gap, match = abs(100 * central["rmse_gap"]), central["fms"]
     same = "the same" if match >= 0.95 else "mostly the same" if match >= 0.8 else "partly other"
     return [
-        f"Compared with all patients in one place, the error differs by {gap:+.3f} % and the "
+        f"Compared with all patients in one place, the error differs by {gap:.3f} % and the "
         f"phenotypes are {same} (factor match {match:.3f}, 1 is identical)."
     ]
 
@@ -65,28 +105,9 @@ def _doubts(report: Report) -> list[str]:
     said = []
     if not report.run["converged"]:
         said.append(f"The run did not settle: {report.run['stopped_because']}.")
-    shaky = [
-        str(p.number)
-        for p in report.phenotypes
-        if p.stability is not None and p.stability < UNSTABLE_BELOW
-    ]
-    if shaky:
-        one = len(shaky) == 1
-        said.append(
-            f"Phenotype{'' if one else 's'} {listed(shaky)} {'was' if one else 'were'} not found "
-            "again from every start: read with care."
-        )
-    fleeting = [
-        str(p.number)
-        for p in report.phenotypes
-        if p.stability_halves is not None and p.stability_halves < UNSTABLE_BELOW
-    ]
-    if fleeting:
-        one = len(fleeting) == 1
-        said.append(
-            f"Phenotype{'' if one else 's'} {listed(fleeting)} {'depends' if one else 'depend'} on "
-            "which patients are looked at: half of them give another one."
-        )
+    nobody = [str(p.number) for p in report.phenotypes if p.prevalence and p.prevalence.total == 0]
+    if nobody:
+        said.append(f"By the rule of “How common” nobody has {listed(nobody)}.")
     lost = [f"“{p.guided.name}”" for p in report.phenotypes if p.guided and not p.guided.followed]
     if lost:
         said.append(f"The data did not follow the guide {listed(lost)}.")

@@ -9,11 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from starlette.testclient import TestClient
 
-from tripheno.dashboard.annotations import agreement, annotate, as_csv, latest, read_annotations
 from tripheno.dashboard.app import PAGES, make_app
 from tripheno.dashboard.live import Follower, follow
 from tripheno.errors import Diverged, RunNotFound, SettingsError
+from tripheno.files import csv_text
 from tripheno.progress import ProgressLog, Status
+from tripheno.report.annotations import Annotations, agreement, annotation_rows, latest
+from tripheno.report.page import write_page
+from tripheno.report.phenotypes import GRADES
+from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
@@ -35,6 +39,7 @@ def made(tmp_path_factory):
 @pytest.fixture
 def run(made):
     (made / "annotations.jsonl").unlink(missing_ok=True)
+    write_page(made)
     return made
 
 
@@ -103,7 +108,16 @@ class TestPages:
             client.get(f"/phenotypes?kind={kind}").text.count("<article")
             for kind in ("together", "one", "several", "everywhere")
         ]
-        assert sum(kinds) == every
+        shown = read_report(run).phenotypes
+        assert sum(kinds) == sum(p.grade != "unstable" for p in shown)
+        grades = [client.get(f"/phenotypes?grade={g}").text.count("<article") for g in GRADES]
+        assert sum(grades) == every
+
+    def test_cards_can_be_sorted(self, run):
+        page = client_of(run).get("/phenotypes?sort=title").text
+        found = [int(n) for n in re.findall(r'<article id="phenotype-(\d+)"', page)]
+        titles = {p.number: p.title.casefold() for p in read_report(run).phenotypes}
+        assert [titles[n] for n in found] == sorted(titles.values())
 
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path):
         with pytest.raises(RunNotFound):
@@ -123,22 +137,65 @@ class TestAnnotations:
         one, two = client_of(run), client_of(run)  # both loaded before anything was said
         say(one, name="Asthma", was_name="", comment="", was_comment="")
         say(two, name="", was_name="", comment="typical", was_comment="")
-        state = latest(read_annotations(run / "annotations.jsonl"))
+        state = latest(read_report(run).annotations.said())
         assert state[1, "Ada"] == {"name": "Asthma", "comment": "typical"}
 
+    def test_a_second_reviewer_who_agrees_is_kept_and_the_first_ones_words_are_not_his(self, run):
+        client = client_of(run)
+        say(client, name="Asthma", comment="typical", verdict="meaningful")
+        shown = {"shown_to": "Ada", "was_verdict": "meaningful", "was_name": "Asthma",
+                 "was_comment": "typical"}  # fmt: skip
+        same = {"verdict": "meaningful", "name": "Asthma", "comment": "typical"}
+        say(client, reviewer="Bo", **same, **shown)
+        said = read_report(run).annotations.said()
+        assert latest(said)[1, "Bo"] == {"verdict": "meaningful"}
+        found = agreement(said, "Ada", "Bo")
+        assert (found.judged, found.agreed) == (1, 1.0)
+        say(client, reviewer="Bo", **same, **{**shown, "shown_to": "Bo"})
+        assert len(read_report(run).annotations.said()) == len(said)
+
+    def test_what_was_said_about_another_run_is_counted_and_not_shown(self, run):
+        Annotations(run / "annotations.jsonl", "of-before").add(1, "Ada", "name", "Old name")
+        client = client_of(run)
+        say(client, phenotype="2", name="New name")
+        page = client.get("/phenotypes").text
+        assert "Old name" not in page
+        assert "1 line of annotations in this folder speaks of another run" in page
+        assert [p.name for p in read_report(run).phenotypes[:2]] == [None, "New name"]
+
+    def test_a_name_reaches_the_page_and_the_table_in_the_folder(self, run):
+        say(client_of(run), name="=Asthma")
+        assert "=Asthma" in (run / "report.html").read_text()
+        assert "\n1,'=Asthma,medication,1," in (run / "phenotypes.csv").read_text()
+
+    def test_rejecting_and_merging_can_be_taken_back_and_leave_a_history(self, run):
+        client = client_of(run)
+        say(client, decision="rejected", was_decision="")
+        say(client, phenotype="2", decision="merged into 3", was_decision="")
+        one, two = read_report(run).phenotypes[:2]
+        assert (one.review.rejected_by, two.review.merged_into) == ("Ada", 3)
+        assert 'id="aside"' in (run / "report.html").read_text()
+        say(client, reviewer="Bo", decision="", was_decision="rejected", shown_to="Ada")
+        assert not read_report(run).phenotypes[0].set_aside
+        page = client.get("/phenotypes").text
+        assert "History, 2 lines" in page
+        assert "decision taken back" in re.sub(r"</?bdi>", "", page)
+        for wrong in ("merged into 1", "merged into 9", "merged", "gone"):
+            assert say(client, decision=wrong, was_decision="").status_code == 400
+
     def test_many_writers_lose_no_line(self, tmp_path):
-        path = tmp_path / "annotations.jsonl"
+        kept = Annotations(tmp_path / "a.jsonl", "run")
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda i: annotate(path, i, "r", "comment", str(i)), range(200)))
-        assert sorted(one.phenotype for one in read_annotations(path)) == list(range(200))
+            list(pool.map(lambda i: kept.add(i, "r", "comment", str(i)), range(200)))
+        assert sorted(one.phenotype for one in kept.said()) == list(range(200))
 
     def test_a_line_torn_by_a_crash_costs_only_itself(self, tmp_path):
-        path = tmp_path / "annotations.jsonl"
-        annotate(path, 1, "r", "name", "kept")
-        with path.open("a") as stream:
+        kept = Annotations(tmp_path / "a.jsonl", "run")
+        kept.add(1, "r", "name", "kept")
+        with kept.path.open("a") as stream:
             stream.write('{"time": "2026')
-        annotate(path, 2, "r", "name", "kept too")
-        assert [one.value for one in read_annotations(path)] == ["kept", "kept too"]
+        kept.add(2, "r", "name", "kept too")
+        assert [one.value for one in kept.said()] == ["kept", "kept too"]
 
     @pytest.mark.parametrize(
         "fields",
@@ -149,11 +206,12 @@ class TestAnnotations:
         assert say(client_of(run), **fields).status_code == 400
 
     def test_the_csv_holds_the_present_state_and_no_formula(self, tmp_path):
-        path = tmp_path / "a.jsonl"
+        kept = Annotations(tmp_path / "a.jsonl", "run")
         for field, value in (("name", "old"), ("name", "=1+1"), ("verdict", "meaningful")):
-            annotate(path, 3, "Ada", field, value)
-        lines = as_csv(read_annotations(path)).splitlines()
-        assert lines == ["phenotype,reviewer,name,verdict,comment", "3,Ada,'=1+1,meaningful,"]
+            kept.add(3, "Ada", field, value)
+        lines = csv_text(annotation_rows(kept.said())).splitlines()
+        heading = "phenotype,reviewer,name,verdict,comment,decision"
+        assert lines == [heading, "3,Ada,'=1+1,meaningful,,"]
 
     def test_blind_mode_hides_what_others_said_and_where_it_comes_from(self, run):
         say(client_of(run), name="Asthma", verdict="meaningful")
@@ -165,21 +223,21 @@ class TestAnnotations:
         assert "patients in all" not in page
 
     def test_kappa_is_cohens(self, tmp_path):
-        path = tmp_path / "a.jsonl"
+        kept = Annotations(tmp_path / "a.jsonl", "run")
         yes, no = "meaningful", "not meaningful"
         pairs = [(yes, yes)] * 20 + [(yes, no)] * 5 + [(no, yes)] * 10 + [(no, no)] * 15
         for number, pair in enumerate(pairs):
             for who, verdict in zip(("a", "b"), pair, strict=True):
-                annotate(path, number, who, "verdict", verdict)
-        found = agreement(read_annotations(path), "a", "b")
+                kept.add(number, who, "verdict", verdict)
+        found = agreement(kept.said(), "a", "b")
         assert found is not None
         assert found.judged == 50
         assert found.kappa == pytest.approx(0.4)  # the textbook's example
-        assert agreement(read_annotations(path), "a", "nobody") is None
+        assert agreement(kept.said(), "a", "nobody") is None
 
     def test_a_reviewer_needs_a_known_field(self, tmp_path):
         with pytest.raises(SettingsError):
-            annotate(tmp_path / "a.jsonl", 1, "a", "patient", "7")
+            Annotations(tmp_path / "a.jsonl", "run").add(1, "a", "patient", "7")
 
 
 class TestLive:

@@ -36,11 +36,20 @@ def test_the_page_needs_no_network_and_no_script_and_is_small(folder):
 
 def test_every_section_is_there_and_every_link_leads_somewhere(folder):
     page = (folder / "report.html").read_text()
-    for name in ("phenotypes", "models", "prevalence", "pooled", "convergence", "left", "methods"):
+    for name in (
+        "overview",
+        "phenotypes",
+        "models",
+        "prevalence",
+        "pooled",
+        "convergence",
+        "left",
+        "methods",
+    ):
         assert f'<h2 id="{name}"' in page
     targets = set(re.findall(r'href="#([^"]+)"', page))
     assert targets <= set(re.findall(r'id="([^"]+)"', page))
-    assert page.count('<svg role="img" aria-label=') == 3
+    assert page.count('<svg role="img" aria-label=') == 4
 
 
 def test_no_count_below_eleven_is_on_the_page(folder):

@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 from tripheno.evaluation.origin import Origin, origins
 from tripheno.privacy.prevalence import prevalence_of, prevalence_of_sums, shown_prevalence
 from tripheno.report.models_table import models_table
-from tripheno.report.phenotypes import Evidence, from_plain, phenotypes_of, specificity, to_plain
+from tripheno.report.page import percent, signed_percent
+from tripheno.report.phenotypes import (
+    Evidence,
+    Phenotype,
+    RankedCode,
+    brief,
+    from_plain,
+    grade_of,
+    led_apart,
+    phenotypes_of,
+    readable,
+    specificity,
+    to_plain,
+)
 from tripheno.solver.diagnosis import carriers
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.makers import Maker
@@ -168,3 +181,58 @@ def test_codes_without_a_name_are_counted_not_guessed(solved):
     phenotype = phenotypes_of(hidden)[0]
     assert phenotype.unknown["medication"].codes == 1
     assert phenotype.unknown["medication"].share == phenotype.codes["medication"][0].share
+
+
+class TestTitlesAndGrades:
+    def phenotype(self, number, codes, **more):
+        ranked = tuple(RankedCode(n, c, c, 1.0, share, 1.0) for n, (c, share) in enumerate(codes))
+        return Phenotype(number, 1.0, 0.5, {"diagnosis": ranked}, **more)
+
+    def test_no_two_phenotypes_are_titled_alike(self):
+        codes = [
+            [("fever", 0.5), ("cough", 0.3)],
+            [("fever", 0.5), ("rash", 0.3)],
+            [("fever", 0.9)],
+        ]
+        found = led_apart([self.phenotype(n + 1, c) for n, c in enumerate(codes)])
+        assert [p.title for p in found] == ["fever with cough", "fever with rash", "fever"]
+        twins = led_apart([self.phenotype(n, [("fever", 0.9)]) for n in (1, 2)])
+        assert [p.title for p in twins] == ["fever (1)", "fever (2)"]
+
+    def test_a_specific_code_leads_before_a_common_one(self):
+        common = RankedCode(0, "saline", "saline", 1.0, 0.5, 0.1)
+        telling = RankedCode(1, "insulin", "insulin", 1.0, 0.4, 0.9)
+        (found,) = led_apart([Phenotype(1, 1.0, 1.0, {"medication": (common, telling)})])
+        assert found.title == "insulin"
+
+    def test_the_worst_evidence_gives_the_grade_and_an_unstable_one_has_no_name_of_its_own(self):
+        grades = {(0.95, 0.92): "stable", (0.95, 0.75): "partly", (0.95, 0.1): "unstable",
+                  (None, 0.95): "stable", (None, None): None}  # fmt: skip
+        for (starts, halves), grade in grades.items():
+            one = self.phenotype(1, [("fever", 0.9)], stability=starts, stability_halves=halves)
+            assert grade_of(one) == grade
+        shaky = self.phenotype(1, [("fever", 0.9)], grade="unstable")
+        assert shaky.title == "unstable: fever"
+
+    def test_fields_of_newer_versions_and_intervals_are_read(self, solved):
+        plain = to_plain(phenotypes_of(solved[2])[0])
+        plain |= {"grade": "partly", "interval": [0.1, 0.2], "invented_later": 1}
+        plain["codes"]["medication"][0] |= {"interval": [0.3, 0.4], "invented_later": 2}
+        found = from_plain(json.loads(json.dumps(plain)))
+        assert (found.grade, found.interval) == ("partly", (0.1, 0.2))
+        assert found.codes["medication"][0].interval == (0.3, 0.4)
+
+    def test_what_is_written_in_capitals_or_as_a_path_is_made_readable(self):
+        assert readable("ASPIRIN  EC 81 MG") == "Aspirin ec 81 mg"
+        assert readable("COPD") == "COPD"
+        assert (
+            brief("pulmonary | respiratory failure | hypoxemia") == "hypoxemia, respiratory failure"
+        )
+
+
+def test_shares_are_never_shown_as_less_than_nothing():
+    assert percent(0.0) == "0 %"
+    assert percent(0.0004) == "< 1 %"
+    assert percent(0.0004, 1) == "< 0.1 %"
+    assert signed_percent(-1e-9) == "0.000 %"
+    assert signed_percent(-0.01) == "-1.000 %"

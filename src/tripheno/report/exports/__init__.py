@@ -1,0 +1,1 @@
+"""Phenotypes where people use them: ATLAS, FHIR, spreadsheets, data frames, a model card."""

@@ -1,0 +1,49 @@
+"""``tripheno export``: one run in one of the formats people use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tripheno.errors import OutputExists, SettingsError
+from tripheno.report.exports.atlas import write_atlas
+from tripheno.report.exports.card import write_card
+from tripheno.report.exports.chosen import Source, Wanted, open_source
+from tripheno.report.exports.fhir import write_valuesets
+from tripheno.report.exports.matrices import write_anndata, write_meds
+from tripheno.report.exports.tables import write_csv, write_parquet, write_xlsx
+
+FORMATS: dict[str, Callable[[Source, Path], list[Path]]] = {
+    "atlas": write_atlas,
+    "valueset": write_valuesets,
+    "xlsx": write_xlsx,
+    "csv": write_csv,
+    "anndata": write_anndata,
+    "parquet": write_parquet,
+    "meds": write_meds,
+    "card": write_card,
+}
+OF_PATIENTS = ("anndata", "meds")
+
+
+def export_run(folder: Path, form: str, out: Path, wanted: Wanted | None = None) -> list[Path]:
+    """Write a run in a format into a new or empty folder; the files that were written.
+
+    With patients in it, only the owner may open the folder and its files.
+    """
+    wanted = wanted or Wanted()
+    if wanted.scored is not None and form not in OF_PATIENTS:
+        raise SettingsError(
+            f"--scored with --as {form}", fix=f"only {' and '.join(OF_PATIENTS)} hold patients"
+        )
+    source = open_source(folder, wanted)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputExists(f"{out} is not empty", fix="name another folder with --out")
+    out.mkdir(parents=True, exist_ok=True)
+    if wanted.scored is not None:
+        out.chmod(0o700)
+    written = FORMATS[form](source, out)
+    if wanted.scored is not None:
+        for path in written:
+            path.chmod(0o600)
+    return written

@@ -1,0 +1,111 @@
+"""The reviewer's sheet: filled in on paper, in Excel or as CSV, and read back in."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from tripheno.errors import BadSheet, MissingExtra
+from tripheno.files import as_it_was
+from tripheno.report.annotations import FIELDS, latest
+from tripheno.report.run_folder import Report
+
+HEADING = ("run", "phenotype", "title", "grade", "codes", "reviewer", *FIELDS)
+
+
+def sheet_rows(report: Report, reviewer: str = "") -> list[list[Any]]:
+    """A row for each phenotype and reviewer so far, and one without a reviewer to be filled in."""
+    state = latest(report.annotations.said())
+    rows: list[list[Any]] = []
+    for p in report.phenotypes:
+        codes = "\n".join(
+            f"{mode}: " + ", ".join(f"{code.name} {100 * code.share:.0f} %" for code in ranked)
+            for mode, ranked in p.codes.items()
+        )
+        about = [report.annotations.run, p.number, p.title, p.grade or "not examined", codes]
+        for (number, who), said in state.items():
+            if number == p.number:
+                rows.append([*about, who, *(said.get(field, "") for field in FIELDS)])
+        if (p.number, reviewer) not in state:
+            rows.append([*about, reviewer, *("" for _ in FIELDS)])
+    return [list(HEADING), *rows]
+
+
+def read_sheet(path: Path) -> list[dict[str, str]]:
+    """The rows of a sheet by column name, of CSV or of the sheet “review” of a workbook."""
+    try:
+        rows = _workbook_rows(path) if path.suffix.lower() == ".xlsx" else _csv_rows(path)
+    except (OSError, ValueError, KeyError, csv.Error):
+        raise BadSheet("The sheet cannot be read", where=path.name) from None
+    heading, body = (rows[0], rows[1:]) if rows else ([], [])
+    missing = [name for name in ("run", "phenotype", "reviewer") if name not in heading]
+    if missing:
+        raise BadSheet(f"The sheet has no column {', '.join(missing)}", where=path.name)
+    return [
+        {name: as_it_was(text).strip() for name, text in zip(heading, row, strict=False)}
+        for row in body
+        if any(row)
+    ]
+
+
+def take_sheet(report: Report, path: Path, reviewer: str = "") -> dict[str, int]:
+    """Add to the annotations what a sheet says anew; nothing is added unless all of it can be.
+
+    An empty cell says nothing. A row without a reviewer is signed by ``reviewer``.
+    """
+    annotations = report.annotations
+    known = {p.number for p in report.phenotypes}
+    state = latest(annotations.said())
+    found, faults = [], []
+    for place, row in enumerate(read_sheet(path), start=2):
+        said = {field: row[field] for field in FIELDS if row.get(field)}
+        who, number = row["reviewer"] or reviewer, row["phenotype"].removesuffix(".0")
+        if not said:
+            continue
+        if row["run"] != annotations.run:
+            faults.append(f"row {place} is about run {row['run'][:20] or '(none)'}")
+        elif not number.isdecimal() or not who:
+            faults.append(f"row {place} has no {'reviewer' if number.isdecimal() else 'phenotype'}")
+        else:
+            own = state.get((int(number), who), {})
+            new = {field: value for field, value in said.items() if value != own.get(field, "")}
+            found += [(int(number), who, field, value) for field, value in new.items()]
+            faults += [f"row {place}: {fault}" for one in new.items()
+                       for fault in annotations.faults(int(number), who, *one, known)]  # fmt: skip
+    if faults:
+        raise BadSheet(
+            "; ".join(faults[:10]), where=path.name,
+            fix="name the reviewer with --reviewer, or export the sheet of this run",
+        )  # fmt: skip
+    for one in found:
+        annotations.add(*one, known)
+    return {"added": len(found), "phenotypes": len({number for number, *_ in found})}
+
+
+def _csv_rows(path: Path) -> list[list[str]]:
+    text = path.read_text(encoding="utf-8-sig")
+    comma, semicolon = (text.partition("\n")[0].count(c) for c in ",;")
+    return list(csv.reader(io.StringIO(text), delimiter=";" if semicolon > comma else ","))
+
+
+def _workbook_rows(path: Path) -> list[list[str]]:
+    try:
+        from openpyxl import load_workbook  # noqa: PLC0415  an extra
+        from openpyxl.utils.exceptions import InvalidFileException  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtra("Excel needs openpyxl", fix="pip install 'tripheno[export]'") from None
+    from zipfile import BadZipFile  # noqa: PLC0415
+
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+    except (InvalidFileException, BadZipFile):
+        raise ValueError("no workbook") from None
+    try:
+        page = book["review"]
+        return [
+            ["" if v is None else str(v) for v in row] for row in page.iter_rows(values_only=True)
+        ]
+    finally:
+        book.close()

@@ -1,0 +1,254 @@
+"""Every export is opened by the library or the schema of those who use it."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tripheno.errors import BadSheet, NoConceptIds, NothingToExport, OutputExists, SettingsError
+from tripheno.records.events import CountingRule, write_events
+from tripheno.records.synthetic import SyntheticSettings, synthetic_network
+from tripheno.report.annotations import latest
+from tripheno.report.cohorts import score, write_scored
+from tripheno.report.exports.chosen import Wanted
+from tripheno.report.exports.write import FORMATS, export_run
+from tripheno.report.run_folder import read_report
+from tripheno.report.sheet import take_sheet
+from tripheno.report.simulated import run_simulation
+from tripheno.solver.settings import SolverSettings
+from tripheno.study.simulation import Simulation, assemble
+from tripheno.tensor.count_tensor import CountTensor
+
+EVERY = Wanted(unstable=True)
+CONCEPTS = 4_000_000
+
+
+def with_concept_ids(events):
+    """The same events with whole numbers for codes, as an OMOP source has them."""
+    codes = events["code"].cast(pa.string()).to_pylist()
+    number = {code: str(CONCEPTS + n) for n, code in enumerate(sorted(set(codes)))}
+    return with_codes(events, number.__getitem__)
+
+
+def with_codes(events, other):
+    codes = events["code"].cast(pa.string()).to_pylist()
+    at = events.column_names.index("code")
+    changed = events.set_column(at, "code", pa.array([other(code) for code in codes]))
+    return changed.set_column(
+        changed.column_names.index("mode"), "mode", changed["mode"].cast(pa.string())
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A run on concept ids, one on other codes, and scored patients of the first."""
+    home = tmp_path_factory.mktemp("exports")
+    settings = SyntheticSettings(patients_per_hospital=(120, 100, 60), with_times=True)
+    hospitals = synthetic_network(settings).hospitals
+    omop = with_concept_ids(pa.concat_tables(h.events for h in hospitals[:1]))
+    write_events(omop, home / "events.parquet", CountingRule())
+    solver = SolverSettings(4, "exact", tol=1e-3)
+    others = {
+        h.name: CountTensor.from_events(with_codes(h.events, "ICD9CM:{}".format)) for h in hospitals
+    }
+    for name, tensors in {
+        "omop": {"a": CountTensor.from_events(omop)}, "other": others,
+    }.items():  # fmt: skip
+        run_simulation(
+            Simulation(assemble(tensors), solver, {}, beside=(), halves=0), home / name, 0.0
+        )
+    write_scored(home / "scored", score(home / "omop", home / "events.parquet"), home / "omop")
+    return home
+
+
+@pytest.fixture
+def run(home):
+    (home / "omop" / "annotations.jsonl").unlink(missing_ok=True)
+    return home / "omop"
+
+
+def say(run, number, field, value, who="Ada"):
+    read_report(run).annotations.add(number, who, field, value)
+
+
+class TestAtlas:
+    def test_circe_reads_every_cohort_and_makes_its_query(self, run, tmp_path):
+        from circe import build_cohort_query, cohort_expression_from_json
+        from circe.cohortdefinition import BuildExpressionQueryOptions
+
+        say(run, 1, "name", "Heart failure")
+        written = export_run(run, "atlas", tmp_path / "out", EVERY)
+        cohorts = [path for path in written if path.parent.name == "cohorts"]
+        assert len(cohorts) == 4
+        for path in cohorts:
+            expression = cohort_expression_from_json(path.read_text())
+            assert len(expression.concept_sets) == 2
+            options = BuildExpressionQueryOptions()
+            options.cohort_id, options.cdm_schema = 1, "cdm"
+            query = build_cohort_query(expression, options)
+            ids = [item.concept.concept_id for item in expression.concept_sets[0].expression.items]
+            assert ids
+            assert all(str(number) in query for number in ids)
+        assert (
+            cohort_expression_from_json(cohorts[0].read_text())
+            .concept_sets[0]
+            .name.startswith("Heart failure: ")
+        )
+        with (tmp_path / "out" / "Cohorts.csv").open() as stream:
+            assert next(csv.DictReader(stream))["cohortName"] == "Heart failure"
+
+    def test_other_codes_need_a_concept_table(self, home, tmp_path):
+        with pytest.raises(NoConceptIds):
+            export_run(home / "other", "atlas", tmp_path / "one", EVERY)
+        first = read_report(home / "other").phenotypes[0].codes["diagnosis"][0].code
+        vocabulary, _, code = first.rpartition(":")
+        rows = f"concept_id\tconcept_code\tvocabulary_id\n77\t{code}\t{vocabulary}\n"
+        (tmp_path / "CONCEPT.csv").write_text(rows)
+        wanted = Wanted(unstable=True, concepts=tmp_path / "CONCEPT.csv")
+        export_run(home / "other", "atlas", tmp_path / "two", wanted)
+        sets = json.loads((tmp_path / "two" / "conceptsets" / "001.json").read_text())
+        (items,) = (one["items"] for one in sets.values())
+        assert [item["concept"]["CONCEPT_ID"] for item in items] == [77]
+
+
+def test_value_sets_are_valid_fhir(home, tmp_path):
+    from fhir.resources.valueset import ValueSet
+
+    for path in export_run(home / "other", "valueset", tmp_path / "out", EVERY):
+        found = ValueSet.model_validate_json(path.read_text())
+        assert found.status == "draft"
+        assert sum(len(part.concept) for part in found.compose.include) > 3
+
+
+def test_anndata_opens_with_phenotypes_and_with_patients(run, home, tmp_path):
+    import anndata
+
+    say(run, 2, "name", "Asthma")
+    wanted = Wanted(scored=home / "scored")
+    export_run(run, "anndata", tmp_path / "out", wanted)
+    made = anndata.read_h5ad(tmp_path / "out" / "phenotypes.h5ad")
+    table = pq.read_table(run / "factors" / "medication.parquet")
+    assert made.obs["title"].iloc[1] == "Asthma"
+    assert made.shape == (4, sum(read_report(run).run["shape"][1:]))
+    assert made.X[2, 0] == table["component_3"][0].as_py()
+    patients = anndata.read_h5ad(tmp_path / "out" / "patients.h5ad")
+    assert patients.shape[1] == 4
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "out" / "patients.h5ad").stat().st_mode & 0o777 == 0o600
+
+
+def test_meds_tables_follow_the_schemas(run, home, tmp_path):
+    from meds import CodeMetadataSchema, DataSchema, DatasetMetadataSchema
+
+    export_run(run, "meds", tmp_path / "out", Wanted(unstable=True, scored=home / "scored"))
+    events = pq.read_table(tmp_path / "out" / "data" / "0.parquet")
+    DataSchema.validate(events)
+    codes = pq.read_table(tmp_path / "out" / "metadata" / "codes.parquet")
+    CodeMetadataSchema.validate(codes)
+    about = json.loads((tmp_path / "out" / "metadata" / "dataset.json").read_text())
+    DatasetMetadataSchema.validate(about)
+    assert set(events["code"].to_pylist()) <= set(codes["code"].to_pylist())
+    with (home / "scored" / "cohort.csv").open() as stream:
+        assert events.num_rows == sum(1 for _ in stream) - 1
+
+
+def test_the_model_card_says_data_settings_evidence_and_that_there_is_no_epsilon(run, tmp_path):
+    say(run, 1, "name", "a | b <script>")
+    export_run(run, "card", tmp_path / "out")
+    text = (tmp_path / "out" / "MODEL_CARD.md").read_text()
+    for title in ("Data", "Settings", "Evidence", "Privacy", "Use and limits"):
+        assert f"\n## {title}\n" in text
+    assert "no ε" in text
+    assert "a \\| b &lt;script>" in text
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "csv"])
+def test_a_filled_in_sheet_keeps_every_verdict_and_comes_back_once(run, tmp_path, kind):
+    openpyxl = pytest.importorskip("openpyxl")
+    say(run, 1, "verdict", "meaningful")
+    say(run, 1, "name", "=HYPERLINK(1)")
+    export_run(run, kind, tmp_path / "out")
+    filled = {2: ("Bo", "not meaningful", "'quoted"), 3: ("Bo", "meaningful", "-1 it says")}
+    path = tmp_path / "out" / ("phenotypes.xlsx" if kind == "xlsx" else "review.csv")
+    if kind == "xlsx":
+        book = openpyxl.load_workbook(path)
+        page = book["review"]
+        assert all(c.data_type != "f" for row in page.iter_rows() for c in row)
+        heading = [cell.value for cell in page[1]]
+        for row in page.iter_rows(min_row=2):
+            cells = dict(zip(heading, row, strict=True))
+            if cells["phenotype"].value in filled and not cells["reviewer"].value:
+                who, verdict, comment = filled[cells["phenotype"].value]
+                cells["reviewer"].value, cells["verdict"].value = who, verdict
+                cells["comment"].value = "'" + comment
+        book.save(path)
+    else:
+        with path.open(newline="") as stream:
+            heading, *rows = list(csv.reader(stream))
+        for row in rows:
+            if int(row[1]) in filled and not row[5]:
+                row[5], row[7], row[8] = (*filled[int(row[1])][:2], "'" + filled[int(row[1])][2])
+        with path.open("w", newline="") as stream:
+            csv.writer(stream).writerows([heading, *rows])
+    assert take_sheet(read_report(run), path) == {"added": 4, "phenotypes": 2}
+    assert take_sheet(read_report(run), path) == {"added": 0, "phenotypes": 0}
+    state = latest(read_report(run).annotations.said())
+    assert state[1, "Ada"] == {"verdict": "meaningful", "name": "=HYPERLINK(1)"}
+    assert state[2, "Bo"] == {"verdict": "not meaningful", "comment": "'quoted"}
+    assert state[3, "Bo"] == {"verdict": "meaningful", "comment": "-1 it says"}
+
+
+def test_a_sheet_of_another_run_or_without_a_reviewer_adds_nothing(run, home, tmp_path):
+    export_run(run, "csv", tmp_path / "out")
+    path = tmp_path / "out" / "review.csv"
+    path.write_text(path.read_text().replace(",,,,", ",,,meaningful,", 1))
+    with pytest.raises(BadSheet, match="no reviewer"):
+        take_sheet(read_report(run), path)
+    with pytest.raises(BadSheet, match="about run"):
+        take_sheet(read_report(home / "other"), path, "Ada")
+    (tmp_path / "fake.xlsx").write_bytes(b"no workbook")
+    with pytest.raises(BadSheet):
+        take_sheet(read_report(run), tmp_path / "fake.xlsx")
+    assert read_report(run).annotations.said() == []
+    assert take_sheet(read_report(run), path, "Ada") == {"added": 1, "phenotypes": 1}
+
+
+def test_merged_ones_bring_their_codes_and_rejected_ones_stay_away(run, home, tmp_path):
+    say(run, 2, "decision", "merged into 1")
+    say(run, 3, "decision", "rejected")
+    export_run(run, "valueset", tmp_path / "out", EVERY)
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["phenotype-001.json", "phenotype-004.json"]
+    one, two = read_report(run).phenotypes[:2]
+    text = (tmp_path / "out" / "phenotype-001.json").read_text()
+    for phenotype in (one, two):
+        for codes in phenotype.codes.values():
+            assert all(f'"{code.code}"' in text for code in codes)
+    scored = score(run, home / "events.parquet")
+    summary = write_scored(tmp_path / "cohorts", scored, run)
+    assert [row["phenotype"] for row in summary["phenotypes"]] == [1, 4]
+    both = scored.has[:, [0, 1]].any(axis=1).sum()
+    assert summary["phenotypes"][0]["patients"] == both
+
+
+def test_all_rejected_is_said_and_no_folder_is_overwritten(run, tmp_path):
+    for number in (1, 2, 3, 4):
+        say(run, number, "decision", "rejected")
+    with pytest.raises(NothingToExport):
+        export_run(run, "valueset", tmp_path / "out", EVERY)
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputExists):
+        export_run(run, "csv", tmp_path)
+    with pytest.raises(SettingsError, match="scored"):
+        export_run(run, "csv", tmp_path / "more", Wanted(scored=tmp_path))
+
+
+@pytest.mark.parametrize("kind", sorted(FORMATS))
+def test_every_format_writes_what_it_says(run, tmp_path, kind):
+    written = export_run(run, kind, tmp_path / "out", EVERY)
+    assert written
+    assert all(path.stat().st_size > 0 for path in written)
