@@ -22,7 +22,8 @@ SECONDS_TO_MENTION = 3.0
 
 PHASES = {
     "identity": "greeting", "announce": "keys", "shares": "keys", "confirm": "keys",
-    "people": "axes", "tokens": "axes", "tokens-passed": "axes", "guides": "axes", "objections": "axes",
+    "people": "axes", "tokens": "axes", "tokens-passed": "axes", "guides": "axes",
+    "objections": "axes",
     "totals": "fit", "fit": "fit", "review": "fit", "measures": "fit", "choice": "fit",
     "own-factors": "fit", "carriers": "prevalence", "end": "release", "labels": "release",
     "result": "release", "audit-head": "audit heads",

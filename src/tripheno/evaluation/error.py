@@ -24,7 +24,7 @@ def rmse(tensor: CountTensor, factors: Sequence[np.ndarray]) -> Rmse:
         )
     patients, *features = (np.ascontiguousarray(factor, dtype=np.float64) for factor in factors)
     at_cells, inner = tensor.cells.at_cells(features, patients)
-    model = float(((patients.T @ patients) * gram_of_others(features)).sum())
+    model = float((tensor.cells.patient_gram(patients) * gram_of_others(features)).sum())
     squared = max(tensor.squared_norm - 2.0 * inner + model, 0.0)
     return Rmse(
         math.sqrt(at_cells / tensor.nonzeros),

@@ -27,7 +27,14 @@ from tripheno.errors import BadMessage, DriftedApart
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.fixed_point import NARROWEST, Layout
 from tripheno.exchange.messages import Contribution, pack, unpack
-from tripheno.exchange.registry import Declaration, How, declaration_of, declared, shaped
+from tripheno.exchange.registry import (
+    Declaration,
+    Field,
+    How,
+    declaration_of,
+    declared,
+    shaped,
+)
 from tripheno.exchange.session import Session, add
 from tripheno.exchange.words import Noise, Scales, decode, encode, overflow_of
 
@@ -321,7 +328,9 @@ class Communicator:
         shapes: Mapping[str, Any],
     ) -> Arrays:
         """Seal, exchange, open; again on wider scales while a contribution does not fit."""
-        exponents = np.maximum(self.scales.exponents(step, layout), _least_exponents(layout))
+        exponents = np.maximum(
+            self.scales.exponents(step, layout), _least_exponents(layout, declaration.fields)
+        )
         failed = np.full(layout.lanes, NARROWEST)
         for widening in itertools.count():
             named = step if widening == 0 else f"{step}/wider{widening}"
@@ -367,12 +376,12 @@ class Communicator:
 
 
 @lru_cache(maxsize=256)
-def _least_exponents(layout: Layout) -> np.ndarray:
-    """Votes are mostly zeros and then a one: their lanes are never taken for narrower ones."""
-    parts = [
-        np.full(math.prod(shape), CARRIED_BITS if name in (VOTES, STATE) else NARROWEST)
-        for name, shape in layout.arrays
-    ]
+def _least_exponents(layout: Layout, fields: tuple[Field, ...]) -> np.ndarray:
+    """Votes and reviews are zeros at first: their lanes are never taken for narrower ones."""
+    known = {field.name: field.least for field in fields} | dict.fromkeys(
+        (VOTES, STATE), CARRIED_BITS
+    )
+    parts = [np.full(math.prod(shape), known.get(name, NARROWEST)) for name, shape in layout.arrays]
     least = np.full(layout.lanes, NARROWEST, dtype="<i2")
     np.maximum.at(least, layout.lane_of, np.concatenate(parts).astype("<i2"))
     return least

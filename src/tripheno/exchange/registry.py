@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from tripheno.exchange.fixed_point import NARROWEST
 from tripheno.exchange.messages import Contribution, Message
 
 How = Literal["sum", "gather", "unite", "release"]
@@ -78,6 +79,7 @@ class Field:
     name: str
     shape: tuple[Size, ...]
     per_mode: bool = False
+    least: int = NARROWEST  # bits before the point that its scale never falls below
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -125,9 +127,9 @@ REGISTRY: dict[str, Declaration] = {}
 C = TypeVar("C", bound=type[Message])
 
 
-def shaped(*shape: Size) -> Any:
-    """A field of a message: an array of this shape."""
-    return dataclasses.field(metadata={"shape": shape})
+def shaped(*shape: Size, least: int = NARROWEST) -> Any:
+    """A field of a message: an array of this shape; ``least`` bits where it begins with zeros."""
+    return dataclasses.field(metadata={"shape": shape, "least": least})
 
 
 def declared(name: str, rows: str, times: Times, how: How = "sum") -> Callable[[C], C]:
@@ -143,7 +145,8 @@ def declared(name: str, rows: str, times: Times, how: How = "sum") -> Callable[[
 
 def _field(field: dataclasses.Field[Any]) -> Field:
     shape = field.metadata.get("shape", ())
-    return Field(field.name, tuple(shape), str(field.type).startswith("tuple"))
+    least = field.metadata.get("least", NARROWEST)
+    return Field(field.name, tuple(shape), str(field.type).startswith("tuple"), least)
 
 
 def register(declaration: Declaration) -> Declaration:

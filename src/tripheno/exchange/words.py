@@ -23,6 +23,7 @@ from tripheno.exchange.fixed_point import (
     JUMP,
     NARROWEST,
     SMALL_ARRAY,
+    SMALLEST,
     WIDEST,
     Layout,
     _key,
@@ -191,7 +192,9 @@ class Scales:
         floor = np.where(far, halfway, narrow // EIGHTHS + HEADROOM)
         known = narrow > lowest
         floor = np.where(known, floor, NARROWEST)
-        small = np.where(known, floor, used)  # of a sum of nothing there is nothing to learn
+        # a sum of nothing may be one of very small numbers
+        small = np.maximum(used - FRACTION_BITS, np.minimum(used, SMALLEST))
+        small = np.where(known, floor, small)
         following = np.where(needed > NARROWEST, np.maximum(needed + HEADROOM, floor), small)
         following = np.clip(following, NARROWEST, WIDEST).astype("<i2")
         self._too_narrow[key], self._peak[key] = narrow, needed

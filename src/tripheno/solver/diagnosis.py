@@ -186,8 +186,8 @@ def core_parts(
         chosen = columns[:, start : start + step]
         pairs = zip(inverses, chosen, strict=True)
         product = tensor.cells.patient_product([inverse[:, c] for inverse, c in pairs])
-        core[:, start : start + step] = patients.T @ product
-    return CoreParts(patients.T @ patients, core)
+        core[:, start : start + step] = tensor.cells.weighted(patients).T @ product
+    return CoreParts(tensor.cells.patient_gram(patients), core)
 
 
 def core_consistency(

@@ -84,7 +84,8 @@ def normal_equations(
     state = _products(state, news.asked)
     patients = state.patients
     assert state.mttkrp is not None  # set by _products
-    return state, NormalEquations(state.mttkrp, patients.T @ patients, review)
+    gram = state.tensor.cells.patient_gram(patients)
+    return state, NormalEquations(state.mttkrp, gram, review)
 
 
 def propose(
@@ -125,7 +126,7 @@ def measure(
     state = _fit_patients(replace(state, shared_factors=factors), precise=True)
     patients = state.patients
     at_cells, inner = state.tensor.cells.at_cells(factors, patients)
-    gram = patients.T @ patients
+    gram = state.tensor.cells.patient_gram(patients)
     model = float((gram * gram_of_others(factors)).sum())
     total = max(state.tensor.squared_norm - 2.0 * inner + model, 0.0)
     return state, Measures(total, at_cells, gram)
@@ -206,7 +207,7 @@ def _products(state: HospitalState, n: int, *, local: bool = False) -> HospitalS
     if n > 0 or local:
         precise = _as_precise_as_asked(state, features)
         mttkrp = state.tensor.cells.feature_product(precise, patients, n)
-    gram = (patients.T @ patients) * gram_of_others(features, n)
+    gram = state.tensor.cells.patient_gram(patients) * gram_of_others(features, n)
     return replace(state, mttkrp=mttkrp, gram=gram)
 
 
@@ -245,7 +246,8 @@ def _review(state: HospitalState) -> np.ndarray:
         at_cells, inner = state.tensor.cells.at_cells(shared, patients)
     else:
         inner = float((state.mttkrp * shared[-1]).sum())
-    model = float(((patients.T @ patients) * gram_of_others(shared)).sum())
+    gram = state.tensor.cells.patient_gram(patients)
+    model = float((gram * gram_of_others(shared)).sum())
     squared = state.tensor.squared_norm - 2.0 * inner + model
     pairs = zip(state.local_factors, shared, strict=True)
     primal = sum(float(((own - agreed) ** 2).sum()) for own, agreed in pairs)

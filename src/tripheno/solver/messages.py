@@ -17,6 +17,7 @@ REVIEW = (
     "dual_norm",
     "singular",
 )
+REVIEW_BITS = 20  # the first review is of nothing, the next of the whole data
 
 
 def _rounds(plan: Plan) -> int:
@@ -43,7 +44,7 @@ class NormalEquations(Contribution):
 
     mttkrp: np.ndarray = shaped(CODES, RANK)
     patient_gram: np.ndarray = shaped(RANK, RANK)
-    review: np.ndarray = shaped(len(REVIEW))
+    review: np.ndarray = shaped(len(REVIEW), least=REVIEW_BITS)
 
 
 @declared(
@@ -56,7 +57,7 @@ class Proposal(Contribution):
 
     proposal: np.ndarray = shaped(CODES, RANK)
     penalty: np.ndarray = shaped(3, RANK)
-    review: np.ndarray = shaped(len(REVIEW))
+    review: np.ndarray = shaped(len(REVIEW), least=REVIEW_BITS)
 
 
 @declared(
@@ -67,7 +68,7 @@ class Proposal(Contribution):
 class Review(Contribution):
     """How well the last iterate fits: the named numbers of ``REVIEW``."""
 
-    review: np.ndarray = shaped(len(REVIEW))
+    review: np.ndarray = shaped(len(REVIEW), least=REVIEW_BITS)
 
 
 @declared(

@@ -239,6 +239,7 @@ def test_join_is_refused_without_an_approval_and_with_one_that_ran_out(tmp_path,
     federation = FederationOnDisk(tmp_path)
     federation.write_settings()
     federation.ingest()
+    federation.write_lists()
     site = federation.site("harbour")
     files = ["--site", str(site / "site.toml"), "--federation", str(site / "federation.toml")]
 

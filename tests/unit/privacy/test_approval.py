@@ -94,7 +94,8 @@ def test_preview_writes_manifest_summary_and_the_very_bytes_of_round_one(home):
     for sample in manifest.round_one:
         assert (folder / "local" / sample.file).stat().st_size == sample.bytes
     assert {sample.message for sample in manifest.round_one} == {
-        "identity", "announce", "shares", "confirm", "tokens-passed", "tokens", "people", "totals",
+        "identity", "announce", "shares", "confirm", "tokens-passed", "tokens", "people",
+        "objections", "totals",
         "normal-equations", "review", "measures", "carriers", "end", "labels", "result",
     }  # fmt: skip
     (totals,) = (one for one in manifest.round_one if one.message == "totals")

@@ -27,7 +27,7 @@ def test_people_are_counted_and_not_rows():
 
 
 @pytest.mark.parametrize("kind", ["plain", "blind"])
-@pytest.mark.parametrize("fewest", [1, 11, 60])
+@pytest.mark.parametrize("fewest", [1, 11, 25])
 def test_every_code_left_has_enough_people_in_the_network(fewest, kind):
     own = planted(0).hospitals
     tensors, removed = without_small_cells(Maker(kind)(tuple(own)), own, fewest)
@@ -37,18 +37,31 @@ def test_every_code_left_has_enough_people_in_the_network(fewest, kind):
     for old, new in zip(before.axes, together.axes, strict=True):
         assert set(new.codes) <= set(old.codes)
         assert removed[new.mode] == old.size - new.size
-    if fewest == 60:
+    if fewest == 25:
         assert sum(removed.values()) > 0
+        for people in zip(*(people_at_positions(t) for t in tensors.values()), strict=True):
+            for one in people:  # what a hospital sees of the others
+                others = sum(people) - one
+                assert ((others == 0) | (others >= fewest)).all()
+
+
+def people_with_the_first_codes(people):
+    axes = [Axis("m", 2), Axis("d", 2)]
+    cells = [[p, 0, 0] for p in range(people)]
+    return CountTensor.from_cells(cells, np.ones(people), axes=axes, shape=(people, 2, 2))
 
 
 def test_a_code_that_is_rare_everywhere_and_common_together_stays():
-    axes = [Axis("m", 2), Axis("d", 2)]
-    one = CountTensor.from_cells(
-        [[p, 0, 0] for p in range(4)], np.ones(4), axes=axes, shape=(4, 2, 2)
-    )
-    left, removed = without_small_cells(Maker("blind")("abc"), dict.fromkeys("abc", one), 11)
+    own = dict.fromkeys("abc", people_with_the_first_codes(6))
+    left, removed = without_small_cells(Maker("blind")("abc"), own, 11)
     assert removed == {"m": 1, "d": 1}
-    assert left["a"].nonzeros == 4
+    assert left["a"].nonzeros == 6
+
+
+def test_a_code_goes_where_a_hospital_would_see_a_few_people_of_the_others():
+    own = dict.fromkeys("abc", people_with_the_first_codes(4))  # 12 in all, 8 of them others
+    with pytest.raises(NothingLeft):
+        without_small_cells(Maker("blind")("abc"), own, 11)
 
 
 def test_nothing_left_is_a_refusal_that_names_the_mode():
