@@ -182,5 +182,5 @@ def _from_plain(plain: dict[str, Any]) -> Manifest:
     return Manifest(**given)
 
 
-def _field(name: str, shape: list[int | str], per_mode: bool) -> Field:
-    return Field(name, tuple(shape), per_mode)
+def _field(name: str, shape: list[int | str], per_mode: bool, least: int) -> Field:
+    return Field(name, tuple(shape), per_mode, least)
