@@ -30,15 +30,20 @@ def preview(
     form: FormatOption = Format.text,
 ) -> None:
     """Show what exactly would leave this hospital; write the manifest and round one's bytes."""
+    from tripheno.protocol.agreed import words_of
     from tripheno.study.preview import preview as run
 
     protocol, site = settings(site_file, federation_file)
     found = run(protocol, site, labels=labels)
     write_preview(site.approval, found, protocol)
     if form is Format.json:
-        print_json({"folder": str(site.approval), **_plain(found.manifest)})
+        words = {"study_words": words_of(protocol)}
+        print_json({"folder": str(site.approval), **words, **_plain(found.manifest)})
         return
     _show(found.manifest, site.approval)
+    out().print(
+        f"Study words, to compare with the other hospitals by telephone: {words_of(protocol)}"
+    )
 
 
 def approve(
@@ -51,6 +56,9 @@ def approve(
         bool, typer.Option("--make-key", help="Make that key first, and sign nothing.")
     ] = False,
     days: Annotated[int, typer.Option(help="For how many days it is good.", min=1)] = 90,
+    words: Annotated[
+        str, typer.Option(help="The study words as another hospital read them out to you.")
+    ] = "",
     form: FormatOption = Format.text,
 ) -> None:
     """Sign the manifest that `preview` wrote: only what it lists may leave."""
@@ -60,13 +68,15 @@ def approve(
     from tripheno.files import write_text
     from tripheno.privacy import approval
     from tripheno.privacy.manifest import read_manifest
-    from tripheno.protocol.agreed import protocol_hash
+    from tripheno.protocol.agreed import check_words, protocol_hash
     from tripheno.protocol.key_files import make_identity, read_identity
 
     if make_key:
         _say_key(make_identity(key).fingerprint, key, form)
         return
     protocol, site = settings(site_file, federation_file)
+    if words:
+        check_words(protocol, words)
     manifest, officer = read_manifest(site.approval), read_identity(key)
     if manifest.protocol_sha256 != protocol_hash(protocol):
         raise NotApproved("the manifest is for another protocol", fix="run `tripheno preview`")

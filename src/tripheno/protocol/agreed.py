@@ -9,10 +9,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tripheno import __version__
-from tripheno.errors import BadGuide, BadProtocol, SettingsError, UnknownMember
+from tripheno.errors import (
+    BadGuide,
+    BadProtocol,
+    OtherProtocol,
+    SettingsError,
+    UnknownMember,
+)
 from tripheno.exchange.keys import fingerprint_of
 from tripheno.exchange.roster import FEWEST, Roster
 from tripheno.exchange.roster import Member as RosterMember
+from tripheno.exchange.study_words import are_the_words, study_words
 from tripheno.protocol.settings_file import (
     Layer,
     SettingsFile,
@@ -154,6 +161,20 @@ class Protocol:
 def protocol_hash(protocol: Protocol) -> str:
     """One hash of everything agreed on; comments, order of keys and spelling do not matter."""
     return fingerprint(protocol.to_dict())
+
+
+def words_of(protocol: Protocol) -> str:
+    """Eight words that stand for the protocol, its members' keys among it, to be read out."""
+    return " ".join(study_words(bytes.fromhex(protocol_hash(protocol))))
+
+
+def check_words(protocol: Protocol, typed: str) -> None:
+    """Refuse words that another hospital read out of another study."""
+    if not are_the_words(typed, bytes.fromhex(protocol_hash(protocol))):
+        raise OtherProtocol(
+            "these are the words of another study",
+            fix="compare federation.toml with the other hospitals, not with the coordinator alone",
+        )
 
 
 def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:

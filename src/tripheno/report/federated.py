@@ -14,7 +14,7 @@ from typing import Any
 
 from tripheno.files import write_text
 from tripheno.privacy.prevalence import Prevalence, prevalence_of_sums, shown_prevalence
-from tripheno.protocol.agreed import Protocol, protocol_hash
+from tripheno.protocol.agreed import Protocol, protocol_hash, words_of
 from tripheno.provenance import provenance
 from tripheno.report.page import render_page
 from tripheno.report.phenotypes import Evidence, phenotypes_of
@@ -83,6 +83,7 @@ def _write(
             "study": protocol.study,
             "protocol_sha256": protocol_hash(protocol),
             "protocol_hash": protocol_hash(protocol),
+            "study_words": words_of(protocol),
         },
     )
     write_run(folder, made)

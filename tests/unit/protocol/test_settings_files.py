@@ -15,13 +15,20 @@ from tripheno.errors import (
     BadProtocol,
     BadSiteSettings,
     NoSuchFile,
+    OtherProtocol,
     OutputExists,
     SettingsError,
     ThresholdTooLow,
     UnknownMember,
 )
 from tripheno.exchange.keys import Identity
-from tripheno.protocol.agreed import Member, protocol_hash, read_protocol
+from tripheno.protocol.agreed import (
+    Member,
+    check_words,
+    protocol_hash,
+    read_protocol,
+    words_of,
+)
 from tripheno.protocol.key_files import make_identity, public_path, read_identity, read_public
 from tripheno.protocol.settings_file import lines_of
 from tripheno.protocol.site import read_site
@@ -258,3 +265,13 @@ def test_a_protocol_is_a_value(federation):
     protocol = read_protocol(federation)
     assert replace(protocol, study="x") != protocol
     assert read_protocol(federation) == protocol
+
+
+def test_the_words_of_a_study_are_its_own_and_another_studys_are_refused(federation):
+    protocol = read_protocol(federation)
+    words = words_of(protocol)
+    assert len(words.split()) == 8
+    check_words(protocol, f"  {words.upper().replace(' ', ', ')}.")
+    changed = replace(protocol, members=protocol.members[::-1], study="another")
+    with pytest.raises(OtherProtocol, match="another study"):
+        check_words(changed, words)
