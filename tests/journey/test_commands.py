@@ -29,7 +29,7 @@ RMSE = {"nonzeros", "frobenius_per_nonzero", "all_cells"}
 SECONDS = {
     "alignment", "compute_max_hospital", "compute_total", "communication_at_15MBps", "wall",
 }  # fmt: skip
-BYTES = {"up_per_hospital", "down_per_hospital", "total"}
+BYTES = {"up_per_hospital", "down_per_hospital", "total", "rounds"}
 
 
 def tripheno(*words, cwd=None, check=0):
@@ -187,7 +187,8 @@ class TestSimulate:
                 pq.read_table(run / method / "factors" / f"{mode}.parquet")
                 for mode in summary["modes"][1:]
             ]
-            columns = [columns_of(table) for table in (patients, *factors)]
+            by_code = [t.take(np.argsort([int(c) for c in t["code"].to_pylist()])) for t in factors]
+            columns = [columns_of(table) for table in (patients, *by_code)]
             order = np.random.default_rng(0).permutation(len(dense))  # as `simulate` deals them
             nonzero, every = reference.squared_errors(dense[order].astype(float), columns)
             assert summary["rmse"]["nonzeros"] == pytest.approx(

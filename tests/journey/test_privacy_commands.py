@@ -67,7 +67,7 @@ def test_two_hospitals_use_plain_sums_unless_asked_and_then_are_refused(sites, t
     assert json.loads(done.stdout)["sums"] == "plain"
     words = ("--out", tmp_path / "no", *QUICK, "--sums", "blind")
     refused = tripheno("simulate", *sites[:2], *words, check=4)
-    assert refused.stderr.splitlines()[-1].startswith("TRIP-E401")
+    assert json.loads(refused.stderr.splitlines()[-1])["error"]["code"] == "TRIP-E401"
     assert "each sees the other's contribution" in refused.stderr
 
 

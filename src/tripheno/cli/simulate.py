@@ -154,6 +154,13 @@ def simulate(
     from tripheno.study.simulation import Simulation, assemble
 
     started = time.perf_counter()
+    if variant is not VariantChoice.corrected and method not in (
+        MethodChoice.trip, MethodChoice.all,
+    ):  # fmt: skip
+        raise SettingsError(
+            f"--variant {variant.value} with --method {method.value}",
+            fix="variants are readings of the paper's method: add --method trip",
+        )
     settings = SolverSettings(
         n_components=rank,
         method=cast("Method", SHOWN if method is MethodChoice.all else method.value),

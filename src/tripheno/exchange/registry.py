@@ -174,5 +174,5 @@ def zeros(kind: type[K], sizes: Sizes, mode: int = 0) -> K:
 
 
 def messages_of(plan: Plan) -> tuple[Declaration, ...]:
-    """Every kind of message that a study of this plan sends, in the order of their declaration."""
-    return tuple(one for one in REGISTRY.values() if one.times(plan) > 0)
+    """Every kind of message that a study of this plan sends, by name."""
+    return tuple(one for _, one in sorted(REGISTRY.items()) if one.times(plan) > 0)

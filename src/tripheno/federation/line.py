@@ -135,6 +135,8 @@ class EngineLine:
         """The line to a running job; submits one when there is none and all members are there."""
         patience = SECONDS_FOR_A_WARM_JOB
         while True:
+            if self._line is not None and self._lines.empty():
+                return self._line
             with suppress(Empty):
                 self._take(self._lines.get(timeout=patience))
             if self._line is not None:

@@ -95,13 +95,14 @@ class Gate:
     def _spend(self, step: str, declaration: Declaration, data: bytes) -> None:
         if declaration == FAULT:
             return  # that this hospital cannot go on may be said always
-        if self._times_left[declaration.name] < 1:
+        again = WIDER in step  # the same message on a wider scale
+        if not again and self._times_left[declaration.name] < 1:
             raise BadMessage(f"no message '{declaration.name}' is left")
         if self.rounds_left < 1:
             raise BadMessage("the budget of rounds is spent")
         if len(data) > self.bytes_left:
             raise BadMessage("the budget of bytes is spent")
-        if WIDER not in step:
+        if not again:
             self._times_left[declaration.name] -= 1
         self.rounds_left -= 1
         self.bytes_left -= len(data)

@@ -128,6 +128,9 @@ class FederationOnDisk:
             f"{operation}{members}"
         )
         self.share(text)
+        for place in (self.coordinator, *map(self.site, self.names)):
+            for mode in ("medication", "diagnosis"):  # `write_lists` knows the codes
+                (place / f"{mode}.txt").write_text("none yet\n", encoding="utf-8")
 
     def share(self, text: str) -> None:
         """Give everyone the same federation.toml."""

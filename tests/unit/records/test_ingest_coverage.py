@@ -44,7 +44,7 @@ def test_the_json_has_tables_modes_and_the_tensor(ward, tmp_path):
     }  # fmt: skip
     assert report["modes"]["medication"] == {
         "events": 1, "repeated": 1, "patients": 1, "codes": 1, "unnamed": 0,
-        "top": [{"code": "aspirin", "label": "Aspirin", "patients": 1}],
+        "top": [{"code": "aspirin", "label": "aspirin", "patients": 1}],
     }  # fmt: skip
     assert report["rule"] == {
         "modes": ["medication", "diagnosis"], "window": "visit", "cap": None, "anchor": "start",

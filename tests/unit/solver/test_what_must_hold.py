@@ -69,11 +69,15 @@ def test_exact_equals_central_to_round_off(seed, hospitals, skew, modes, constra
 def test_trip_comes_as_close_to_central_as_the_seed_at_its_worst(
     seed, hospitals, skew, modes, constraint
 ):
-    # one step a mode follows central from a good start; a poor one may lead it to another optimum
+    # one step a mode follows central from where a few iterations lead; from a random start it may
+    # end in another optimum
     tensors = federation(seed, hospitals, skew, modes)
-    settings = SolverSettings(RANK, "central", constraint=constraint, seed=seed, restarts=4)
-    central = fit(tensors, settings)
-    trip = fit(tensors, replace(settings, method="trip"))
+    settings = SolverSettings(RANK, "central", constraint=constraint, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        start = fit(tensors, replace(settings, method="exact", max_iter=5)).factors
+    central = solve_federated(tensors, settings, start=start)
+    trip = solve_federated(tensors, replace(settings, method="trip"), start=start)
     gap, fms = compare(trip, central)
     assert abs(gap) <= 0.0006
     assert fms >= 0.95
