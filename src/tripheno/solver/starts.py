@@ -1,0 +1,109 @@
+"""Where a fit may begin: rows that hang on seed and code, and the sketch of who occurs with whom.
+
+Every hospital makes the same starts for itself. A code's numbers come from a hash of the study's
+seed, its mode and the code, so another order of codes, or codes that are left out, change nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.factors import unit_columns
+from tripheno.vocabulary.axis import Axis
+
+Factors = tuple[np.ndarray, ...]
+
+OVERSAMPLING = 10  # columns of a sketch beyond the rank
+ROTATIONS = 300  # steps from a rotation to a non-negative factor
+TOUCH = 1e-3  # of a column's mean: what a sketched start gives to codes it would leave at zero
+
+
+def keyed_uniform(axis: Axis, columns: int, *key: object) -> np.ndarray:
+    """Numbers in (0, 1), codes × columns: row j from a hash of the key, the mode and code j."""
+    words = axis.codes if axis.codes is not None else range(axis.size)
+    rows = []
+    for word in words:
+        text = "\x1f".join(str(part) for part in (*key, axis.mode, word))
+        rows.append(hashlib.shake_128(text.encode()).digest(8 * columns))
+    numbers = np.frombuffer(b"".join(rows), dtype="<u8").reshape(axis.size, columns)
+    return ((numbers >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+def uniform_start(axes: Sequence[Axis], rank: int, seed: int, number: int = 0) -> Factors:
+    """Start ``number`` of a seed: uniform columns of unit length."""
+    return tuple(unit_columns(keyed_uniform(a, rank, seed, "start", number))[0] for a in axes)
+
+
+# ── the sketch: one sum, of which every hospital makes the same starts ────────────────────────
+
+
+def sketch_matrix(axes: Sequence[Axis], rank: int, seed: int) -> np.ndarray:
+    """Ω: all codes of all modes × (rank + 10), centred, from the seed and the codes."""
+    columns = rank + OVERSAMPLING
+    parts = [keyed_uniform(axis, columns, seed, "sketch") for axis in axes]
+    return np.vstack(parts) * 2.0 - 1.0
+
+
+def sketch(tensor: CountTensor, omega: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """What a hospital contributes: C_k Ω, with C_k = Σ_i w_i v_i v_iᵀ.
+
+    v_i are patient i's counts by code, all feature modes stacked. C_k itself is never made: V Ω
+    first, a product with one column per test vector, then Vᵀ of it.
+    """
+    ones = [np.ones((axis.size, omega.shape[1])) for axis in tensor.axes]
+    parts = np.split(omega, np.cumsum([axis.size for axis in tensor.axes])[:-1])
+    cells = tensor.cells
+    scores = np.zeros((tensor.patients, omega.shape[1]))
+    for n, part in enumerate(parts):
+        scores += cells.patient_product([*ones[:n], part, *ones[n + 1 :]])
+    if weights is not None:
+        scores *= weights[:, None]
+    return np.vstack([cells.feature_product(ones, scores, n) for n in range(len(ones))])
+
+
+def nystrom(total: np.ndarray, omega: np.ndarray, rank: int) -> np.ndarray:
+    """L with C ≈ LLᵀ and at most ``rank`` columns, from Y = CΩ: L = Y(ΩᵀY)^(−½), cut off by SVD."""
+    core = omega.T @ total
+    values, vectors = np.linalg.eigh(0.5 * (core + core.T))
+    kept = values > 1e-12 * max(float(values[-1]), 1e-300)
+    left, lengths, _ = np.linalg.svd(
+        total @ (vectors[:, kept] / np.sqrt(values[kept])), full_matrices=False
+    )
+    return np.asarray((left * lengths)[:, :rank])
+
+
+def rotated(root: np.ndarray, rng: np.random.Generator, rank: int) -> np.ndarray:
+    """W = max(LQ, 0) with the rotation Q for which LQ is nearest to W: symmetric NMF of LLᵀ.
+
+    Q ← UVᵀ of LᵀW, some hundred times, from a random rotation; further rotations of the same
+    sketch give further starts.
+    """
+    turn = np.linalg.qr(rng.standard_normal((max(rank, root.shape[1]),) * 2))[0]
+    turn = turn[: root.shape[1], :rank]
+    for _ in range(ROTATIONS):
+        left, _, right = np.linalg.svd(root.T @ np.maximum(root @ turn, 0.0), full_matrices=False)
+        turn = left @ right
+    return np.asarray(np.maximum(root @ turn, 0.0))
+
+
+def sketched_start(
+    root: np.ndarray, axes: Sequence[Axis], rank: int, seed: int, number: int = 0
+) -> Factors:
+    """Start ``number`` of a sketch: the columns of W, cut into modes.
+
+    Zeros would hold their codes back for an iteration, so each gets a trace.
+    """
+    rng = np.random.default_rng([seed, number, 0x536B])
+    whole = rotated(root, rng, rank)
+    whole = whole + TOUCH * whole.mean(axis=0)
+    dead = ~whole.any(axis=0)
+    parts = np.split(whole, np.cumsum([axis.size for axis in axes])[:-1])
+    spare = uniform_start(axes, rank, seed, number)
+    return tuple(
+        unit_columns(np.where(dead, other, part))[0]
+        for part, other in zip(parts, spare, strict=True)
+    )
