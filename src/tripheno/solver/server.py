@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from tripheno.tensor.rows import regular
 from tripheno.vocabulary.axis import Axis
 
 SHORTEST_STEP = 2.0**-10
+DEAD = 1e-12  # a component with less than this share of the patients' squares holds nothing
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ class ExactServer(ServerMethod):
         gram, singular = regular(gram)
         penalty, current = state.penalties[n], state.shared_factors[n]
         quadratic, linear = 2.0 * gram, 2.0 * total.mttkrp
-        target = linear + penalty.given_back(current)
+        # a column without patients has only the ridge in Q: what is given back would grow it
+        alive = np.diag(total.patient_gram) > DEAD * np.trace(total.patient_gram)
+        target = linear + penalty.given_back(current) * alive
         factor = penalty.minimise_distinct(quadratic, target, current)
         if penalty.sparsity or penalty.distinctness or penalty.guide is not None:
             factor = _descend(current, factor, quadratic, linear, penalty)
@@ -141,7 +144,25 @@ def _descend(
         fit = 0.5 * float((quadratic * (factor.T @ factor)).sum()) - float((linear * factor).sum())
         return fit + penalty.value(factor)
 
-    before, step = objective(current), 1.0
+    before = objective(current)
+    if objective(candidate) <= before:
+        return candidate
+    together = _halved(current, candidate, objective, before)
+    alone = current
+    for r in range(current.shape[1]):  # one column that overshoots must not hold the others back
+        towards = alone.copy()
+        towards[:, r] = candidate[:, r]
+        alone = _halved(alone, towards, objective, objective(alone))
+    return together if objective(together) <= objective(alone) else alone
+
+
+def _halved(
+    current: np.ndarray,
+    candidate: np.ndarray,
+    objective: Callable[[np.ndarray], float],
+    before: float,
+) -> np.ndarray:
+    step = 1.0
     while step >= SHORTEST_STEP:
         factor: np.ndarray = current + step * (candidate - current)
         if objective(factor) <= before:

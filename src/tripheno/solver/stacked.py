@@ -69,9 +69,12 @@ def normal_equations(
     """One hospital's M_k and A_kᵀWA_k of feature mode n for every model.
 
     M is linear in the patient factor, so a weight per patient (bounded influence, bootstrap, half
-    split) is a factor on the patient's row.
+    split) is a factor on the patient's row; patients × models where every model has its own.
     """
-    weighted = [rows if weights is None else rows * weights[:, None] for rows in patients]
+    weighted = list(patients)
+    if weights is not None:
+        own = np.broadcast_to(weights.reshape(len(weights), -1), (len(weights), len(models)))
+        weighted = [rows * own[:, [s]] for s, rows in enumerate(patients)]
     product = tensor.cells.feature_product(side_by_side(models), np.hstack(weighted), n)
     grams = [(w.T @ rows).ravel() for w, rows in zip(weighted, patients, strict=True)]
     return StackedEquations(product, np.concatenate(grams))

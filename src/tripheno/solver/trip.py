@@ -26,6 +26,21 @@ RELEASED_GROWTH = 1.1
 RELEASED_SPLIT_PENALTY = 1e-10
 
 
+def one_step_penalty(
+    own_gram: np.ndarray, mean_gram: np.ndarray | None, scale: float = 1.0
+) -> np.ndarray:
+    """ω_k = c·2·max(diag G_k, diag ΣG/K of the last iteration), per component.
+
+    For one consensus step per mode. A component that a hospital hardly has is held by what the
+    others have of it: from its own G_k alone a third of the runs on MIMIC-III diverged. In the
+    first iteration there is no mean yet, and 1e-3 of the hospital's largest component stands in.
+    """
+    own = np.diag(own_gram)
+    floor = 1e-3 * own.max(initial=0.0) if mean_gram is None else np.diag(mean_gram)
+    omega = np.maximum(own, floor)
+    return np.asarray(scale * 2.0 * np.where(omega > 0.0, omega, 1.0))  # without data: any will do
+
+
 def trip_rules(settings: SolverSettings) -> TripRules:
     """What the variant means at a hospital."""
     if settings.variant == "printed":

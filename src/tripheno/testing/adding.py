@@ -33,7 +33,7 @@ class Adding:
     @property
     def squared_norm(self) -> float:
         pairs = zip(self.tensors, self.own_weights, strict=True)
-        return sum(float(w @ slice_norms(t) ** 2) for t, w in pairs)
+        return sum(float(w.reshape(len(w), -1)[:, 0] @ slice_norms(t) ** 2) for t, w in pairs)
 
     def add(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         self.rounds, self.numbers = self.rounds + 1, self.numbers + parts[0].size
