@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import norm as normal
+from scipy.stats import t as student
 
 from tripheno.errors import SettingsError
 from tripheno.solver.starts import Factors
@@ -50,17 +52,35 @@ def aligned(reference: Factors, replicates: Sequence[Factors]) -> list[Factors]:
     return found
 
 
-def percentile_interval(values: np.ndarray, level: float = LEVEL) -> Interval:
-    """The middle part of the replicates (first axis)."""
+def percentile_interval(
+    values: np.ndarray, level: float = LEVEL, effective: np.ndarray | None = None
+) -> Interval:
+    """The middle part of the replicates (first axis), as wide as so few of them demand.
+
+    Between the i-th and j-th of B draws lie (j − i)/(B + 1) of all, hence quantiles at p(B + 1).
+    ``effective`` patients (last axis) are a small sample too: wider by Student's t over normal.
+    """
     tail = 0.5 * (1.0 - level)
-    low, high = np.quantile(values, [tail, 1.0 - tail], axis=0)
-    return Interval(low, high)
+    low, high = np.quantile(values, [tail, 1.0 - tail], axis=0, method="weibull")
+    if effective is None:
+        return Interval(low, high)
+    freedom = np.maximum(np.asarray(effective) - 1.0, 1.0)
+    wider = student.ppf(1.0 - tail, freedom) / normal.ppf(1.0 - tail)
+    wider = wider * np.sqrt((freedom + 1.0) / freedom)
+    middle = np.median(values, axis=0)
+    return Interval(middle + wider * (low - middle), middle + wider * (high - middle))
 
 
-def code_intervals(reference: Factors, replicates: Sequence[Factors]) -> list[Interval]:
-    """Per mode an interval for every code of every component, of unit columns."""
+def code_intervals(
+    reference: Factors, replicates: Sequence[Factors], effective: np.ndarray | None = None
+) -> list[Interval]:
+    """Per mode an interval for every code of every component, of unit columns, from 0 to 1."""
     found = aligned(reference, replicates)
-    return [percentile_interval(np.stack([one[n] for one in found])) for n in range(len(reference))]
+    intervals = []
+    for n in range(len(reference)):
+        ends = percentile_interval(np.stack([one[n] for one in found]), effective=effective)
+        intervals.append(Interval(*(np.clip(end, 0.0, 1.0) for end in ends)))
+    return intervals
 
 
 def prevalence_interval(carriers: np.ndarray, patients: np.ndarray) -> Interval:

@@ -14,6 +14,8 @@ from tripheno.evaluation.intervals import (
     prevalence_interval,
 )
 from tripheno.evaluation.membership import chance, members, membership_counts, people_per_code
+from tripheno.solver.influence import effective_parts, effective_patients
+from tripheno.solver.stacked import fit_patients
 from tripheno.solver.trip import one_step_penalty
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import match_components, unit_columns
@@ -21,10 +23,11 @@ from tripheno.testing.adding import Adding
 from tripheno.testing.planted import RANK, planted
 
 
-def mixture(seed, patients=150, rank=3):
+def mixture(seed, patients=150, rank=3, sample=0):
     """Patients with one phenotype each, clear ones; the truth and who has what."""
     rng = np.random.default_rng(seed)
     first, second = (rng.dirichlet(np.full(size, 0.3), rank).T for size in (14, 12))
+    rng = np.random.default_rng([seed, sample])
     has = np.arange(patients) % rank
     amount = 30.0 * rng.gamma(4.0, 0.25, patients)
     mean = np.einsum("i,ji,ki->ijk", amount, first[:, has], second[:, has])
@@ -35,7 +38,7 @@ def mixture(seed, patients=150, rank=3):
     return tensor, truth, has
 
 
-def replicate_models(adding, tensor, factors, weights):
+def replicate_models(tensor, factors, weights):
     """Fits from the finished model under every column of weights, side by side."""
     resampled = Adding([tensor], [weights])
     models = [factors] * weights.shape[1]
@@ -63,28 +66,45 @@ def test_weights_come_from_the_secret_and_are_never_whole_numbers():
         bootstrap_weights(b"secret", 50, MOST_REPLICATES + 1)
 
 
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(30), marks=pytest.mark.verify)])
-def test_nine_of_ten_intervals_hold_the_planted_weight(seeds):
+def coverage(seeds, patients=120, replicates=40):
+    """How many intervals hold the weight that far more patients of the same kind give.
+
+    Not the planted weight: least squares on counts leans to frequent codes, however many patients
+    there are, and resampling patients cannot show that.
+    """
     held = asked = 0
     for seed in seeds:
-        tensor, truth, _ = mixture(seed)
-        adding = Adding([tensor])
-        found = adding.to_the_end(truth, 60)[0].factors
-        models = replicate_models(adding, tensor, found, bootstrap_weights(b"%d" % seed, 150, 40))
-        order = match_components(found, truth).other
-        for interval, planted_factor in zip(code_intervals(found, models), truth, strict=True):
-            weight = planted_factor[:, order]
-            seen = weight > 0.05
+        tensor, planted_factors, _ = mixture(seed, patients)
+        many, _, _ = mixture(seed, 20 * patients, sample=1)
+        target = Adding([many]).to_the_end(planted_factors, 40)[0].factors
+        found = Adding([tensor]).to_the_end(planted_factors, 40)[0].factors
+        weights = bootstrap_weights(b"%d" % seed, patients, replicates)
+        models = replicate_models(tensor, found, weights)
+        order = match_components(found, target).other
+        rows = fit_patients(tensor, [found])[0]
+        intervals = code_intervals(found, models, effective_patients(effective_parts(rows)))
+        for interval, factor in zip(intervals, target, strict=True):
+            weight = factor[:, order]
             inside = (interval.low <= weight) & (weight <= interval.high)
-            held, asked = held + int(inside[seen].sum()), asked + int(seen.sum())
-    assert 0.84 <= held / asked <= 0.96
-    assert likeness(found, models).shape == (40, 3)
+            held += int(inside[weight > 0.05].sum())
+            asked += int((weight > 0.05).sum())
+        assert likeness(found, models).shape == (replicates, 3)
+    return held / asked
+
+
+def test_nine_of_ten_intervals_hold_what_more_patients_give():
+    assert 0.82 <= coverage(range(3)) <= 0.97
+
+
+@pytest.mark.verify
+def test_nine_of_ten_intervals_hold_what_more_patients_give_over_thirty_networks():
+    assert 0.85 <= coverage(range(30)) <= 0.95
 
 
 def test_a_prevalence_s_interval_is_the_middle_of_its_replicates():
     carriers = np.arange(101.0)[:, None]
     low, high = prevalence_interval(carriers, np.full(101, 100.0))
-    assert (low[0], high[0]) == pytest.approx((0.05, 0.95))
+    assert (low[0], high[0]) == pytest.approx((0.041, 0.959))
     assert percentile_interval(np.zeros((5, 2, 2))).low.shape == (2, 2)
 
 
