@@ -13,9 +13,13 @@ from tripheno.solver.influence import (
     norm_bins,
     slice_norms,
 )
+from tripheno.solver.messages import NormalEquations, Totals
 from tripheno.solver.penalties import FactorPenalty
+from tripheno.solver.server import ExactServer
+from tripheno.solver.settings import SolverSettings
 from tripheno.solver.stopping import Quiet, Tolerances, kkt_residual, lost_components, movement
-from tripheno.tensor.factors import factor_match_score, unit_columns
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.factors import factor_match_score, similarity_matrix, unit_columns
 from tripheno.testing.adding import Adding
 from tripheno.testing.planted import RANK, planted
 from tripheno.vocabulary.axis import Axis
@@ -164,3 +168,39 @@ def test_the_effective_number_of_equal_patients_is_their_number_and_of_one_giant
     rows = np.column_stack([np.ones(8), np.r_[1000.0, np.ones(7)]])
     total = effective_parts(rows[:3]) + effective_parts(rows[3:])
     assert effective_patients(total) == pytest.approx([8.0, 1.0], rel=1e-3)
+
+
+def test_a_lost_component_begins_again_where_the_model_explains_least():
+    rng = np.random.default_rng(5)
+    truth = tuple(unit_columns(rng.dirichlet(np.full(size, 0.2), 3).T)[0] for size in (12, 10))
+    patients = np.eye(3)[np.arange(90) % 3] * 40.0
+    counts = rng.poisson(np.einsum("ar,br,cr->abc", patients, *truth))
+    cells = np.argwhere(counts)
+    tensor = CountTensor.from_cells(cells, counts[tuple(cells.T)], shape=counts.shape)
+    omega = starts.sketch_matrix(tensor.axes, 3, 0)
+    lost = tuple(factor * np.array([1.0, 1.0, 0.0]) for factor in truth)
+    gram = (patients * np.array([1.0, 1.0, 0.0])).T @ patients
+    again = starts.reseeded(lost, [2], starts.sketch(tensor, omega), omega, gram)
+    assert similarity_matrix(again, truth)[2].argmax() == 2
+    assert similarity_matrix(again, truth)[2, 2] > 0.9
+    assert all(np.array_equal(a[:, :2], b[:, :2]) for a, b in zip(again, truth, strict=True))
+
+
+@pytest.mark.parametrize("distinct", [0.02, 0.2])
+def test_a_dead_column_does_not_hold_the_others_back(distinct):
+    rng = np.random.default_rng(4)
+    current = unit_columns(rng.random((14, 4)))[0]
+    target = unit_columns(rng.random((14, 4)))[0]
+    patients = rng.random((60, 4)) * np.array([9.0, 5.0, 3.0, 0.0])
+    other = unit_columns(rng.random((12, 4)))[0]
+    gram = patients.T @ patients
+    mttkrp = target @ (gram * (other.T @ other))
+    settings = SolverSettings(4, "exact", relative_distinctness=distinct)
+    server = ExactServer(settings)
+    norm = float(((target.T @ target) * gram * (other.T @ other)).sum())
+    state = server.start((current, other), Totals(norm, 100.0, 60.0))
+    equations = NormalEquations(mttkrp, gram, np.zeros(6))
+    after = server.absorb(state, 0, 0, equations)
+    moved = 1.0 - (after.shared_factors[0] * current).sum(axis=0)
+    assert (moved[:3] > 1e-3).all()
+    assert np.isfinite(after.shared_factors[0]).all()
