@@ -15,9 +15,10 @@ import numpy as np
 from tripheno.exchange import Broadcast, Contribution, Exchange
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
-from tripheno.tensor.rows import regular, solve_rows
+from tripheno.tensor.rows import solve_rows
 
 LEAST_COUNTS = 3.0  # a phenotype must account for this many of a patient's counts
+RIDGE = 0.1  # of the mean of diag ΠᵀΠ: memberships told from few seen codes must not explode
 LEAST_SHARE = 0.1  # and for this share of all counts the model expects of the patient
 
 
@@ -109,7 +110,8 @@ def foretell(tensor: CountTensor, asked: Foretell) -> Foretold:
     seen = asked.seen.astype(bool)
     known = [*others, last * seen[:, None]]
     hidden = [*others, last * ~seen[:, None]]
-    gram, _ = regular(gram_of_others(known))
+    gram = gram_of_others(known)
+    gram = gram + RIDGE * (np.trace(gram_of_others(asked.factors)) / len(gram)) * np.eye(len(gram))
     product = tensor.cells.patient_product(known)
     rows = solve_rows(product, gram, nonnegative=bool(asked.nonnegative))
     inner = float((rows * tensor.cells.patient_product(hidden)).sum())

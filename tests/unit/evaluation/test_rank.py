@@ -14,6 +14,7 @@ from tripheno.solver.federated import gathered, server_method
 from tripheno.solver.loop import first_factors, run_rounds
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.factors import gram_of_others
 from tripheno.testing.planted import RANK, planted
 
 SETTINGS = SolverSettings(method="exact", tol=1e-4, restarts=2)
@@ -47,9 +48,11 @@ def test_held_out_error_equals_a_dense_computation():
     features = [rng.random((n, 2)) for n in dense.shape[1:]]
     part = np.random.default_rng(3).permutation(5) < 2
     error = norm = 0.0
+    ridge = diagnosis.RIDGE * np.trace(gram_of_others(features)) / 2
     for seen in (part, ~part):
         product = np.einsum("jr,kr->jkr", features[0], features[1][seen]).reshape(-1, 2)
-        rows = np.linalg.lstsq(product, dense[:, :, seen].reshape(14, -1).T)[0].T
+        normal = product.T @ product + ridge * np.eye(2)
+        rows = np.linalg.solve(normal, product.T @ dense[:, :, seen].reshape(14, -1).T).T
         model = np.einsum("ir,jr,kr->ijk", rows, features[0], features[1][~seen])
         error += ((dense[:, :, ~seen] - model) ** 2).sum()
         norm += (dense[:, :, ~seen] ** 2).sum()
