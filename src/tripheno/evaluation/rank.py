@@ -11,6 +11,7 @@ import numpy as np
 NEAR_BEST = 0.01  # a held-out error this close to the least one counts as equal: fewer is simpler
 NO_BETTER = 1.0  # held-out error of a model that predicts zero
 STABLE_FROM = 0.8  # factor match between two halves of the patients
+RETURNS_FROM = 0.5  # below it the halves have less in common than apart: nothing comes back
 CONSISTENT_FROM = 80.0  # core consistency
 
 Sure = Literal["clear", "fair", "weak", "none"]
@@ -97,6 +98,8 @@ def _no_evidence(found: Sequence[RankEvidence]) -> str:
         least = min(one.held_out_error for one in found)
         return f"unseen counts are predicted no better than by zero (error {least:.2f})"
     stability = max(one.stability for one in useful)
-    if stability < STABLE_FROM:
-        return f"halves of the patients give other phenotypes each time (match {stability:.2f})"
-    return ""
+    if stability >= RETURNS_FROM:
+        return ""
+    best = min(found, key=lambda one: one.held_out_error)
+    wider = "; more phenotypes predict better still: widen --ranks" if best is found[-1] else ""
+    return f"halves of the patients give other phenotypes each time (match {stability:.2f}){wider}"

@@ -170,9 +170,13 @@ def test_the_evidence_may_speak_for_no_number():
     noise = recommend([evidence(2, 3.3), evidence(4, 56.0)])
     assert (noise.rank, noise.sure) == (None, "none")
     assert "no better than by zero (error 3.30)" in noise.text
-    other_each_time = recommend([evidence(2, 0.5, stability=0.5), evidence(4, 1.4)])
+    other_each_time = recommend([evidence(2, 0.5, stability=0.4), evidence(4, 1.4, stability=0.9)])
     assert other_each_time.rank is None
-    assert "match 0.50" in other_each_time.text
+    assert "match 0.40" in other_each_time.text
+    assert "widen" not in other_each_time.text
+    too_few = recommend([evidence(2, 0.9, stability=0.0), evidence(4, 0.8, stability=0.3)])
+    assert too_few.rank is None
+    assert "widen --ranks" in too_few.text
 
 
 def test_nothing_to_try_and_too_few_patients_are_refused():
