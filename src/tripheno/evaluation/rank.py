@@ -101,5 +101,6 @@ def _no_evidence(found: Sequence[RankEvidence]) -> str:
     if stability >= RETURNS_FROM:
         return ""
     best = min(found, key=lambda one: one.held_out_error)
-    wider = "; more phenotypes predict better still: widen --ranks" if best is found[-1] else ""
+    at_edge = best is found[-1]
+    wider = "; the least error lies at the largest number tried: widen --ranks" if at_edge else ""
     return f"halves of the patients give other phenotypes each time (match {stability:.2f}){wider}"
