@@ -287,11 +287,16 @@ class TestPhenotypesInUse:
         assert (tmp_path / "again.html").read_text() == (run / "report.html").read_text()
 
     def test_the_number_of_phenotypes_is_recommended_with_reasons(self, sites, tmp_path):
-        words = ["rank", *sites, "--ranks", "2:4", "--restarts", 1, "--tol", "1e-3"]
-        found = json.loads(tripheno(*words, "--out", tmp_path, "--format", "json").stdout)
-        assert [one["rank"] for one in found["evidence"]] == [2, 3, 4]
+        words = ["rank", *sites, "--restarts", 1, "--tol", "1e-3"]
+        form = ("--out", tmp_path, "--format", "json")
+        found = json.loads(tripheno(*words, "--ranks", "6:8", *form).stdout)
+        assert [one["rank"] for one in found["evidence"]] == [6, 7, 8]
         assert found["recommendation"]["sure"] in ("clear", "fair", "weak")
         assert (tmp_path / "rank.svg").read_text().startswith("<svg")
+        none = tripheno(*words, "--ranks", "2", "--out", tmp_path).stdout
+        assert "No evidence for any number of phenotypes tried" in none
+        assert "← recommended" not in none
+        assert json.loads((tmp_path / "rank.json").read_text())["recommendation"]["rank"] is None
         assert (
             "--ranks" in tripheno("rank", *sites, "--ranks", "x", "--out", tmp_path, check=2).stderr
         )

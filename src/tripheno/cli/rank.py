@@ -43,7 +43,7 @@ def rank(
     tol: Annotated[float, typer.Option(help="Relative change of the objective to stop at.")] = 1e-4,
     form: FormatOption = Format.text,
 ) -> None:
-    """Try several numbers of phenotypes over the hospitals and recommend one."""
+    """Try several numbers of phenotypes over the hospitals; recommend one, or none."""
     from tripheno.files import write_text
     from tripheno.report.charts import as_svg, rank_chart
     from tripheno.report.simulated import federation_from_files

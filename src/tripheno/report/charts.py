@@ -29,7 +29,8 @@ def rank_chart(choice: RankChoice) -> alt.ConcatChart:
     rows = [{**asdict(one), "held_out_folds": None} for one in choice.evidence]
     for row in rows:
         row["core_consistency"] = max(float(row["core_consistency"]), 0.0)
-    mark = alt.Chart(_data([{"rank": choice.recommendation.rank}])).mark_rule(
+    best = choice.recommendation.rank
+    mark = alt.Chart(_data([] if best is None else [{"rank": best}])).mark_rule(
         color=ORANGE, strokeDash=[5, 3], strokeWidth=2
     ).encode(x="rank:Q")  # fmt: skip
     panels = []

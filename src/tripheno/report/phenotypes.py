@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tripheno.errors import TriphenoWarning
+from tripheno.evaluation.grades import PARTLY_FROM, STABLE_FROM
 from tripheno.evaluation.origin import Origin
 from tripheno.privacy.prevalence import Prevalence
 from tripheno.solver.guides import followed, guide_columns
@@ -20,7 +21,6 @@ from tripheno.vocabulary.axis import Axis
 
 FOLLOWED_FROM = 0.2  # of a guided phenotype's weight, on the codes it was seeded with
 GRADES = ("stable", "partly", "unstable")
-STABLE_FROM, PARTLY_FROM = 0.9, 0.7  # factor match
 SPEAKING = ("diagnosis", "condition")  # modes whose codes name a disease
 MOST_LEADING = 4  # codes in a title
 T = TypeVar("T")

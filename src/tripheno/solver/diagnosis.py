@@ -16,9 +16,10 @@ from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import COMPONENTS, CORE, RANK, declared, shaped
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
-from tripheno.tensor.rows import regular, solve_rows
+from tripheno.tensor.rows import solve_rows
 
 LEAST_COUNTS = 3.0  # a phenotype must account for this many of a patient's counts
+RIDGE = 0.1  # of the mean of diag ΠᵀΠ: memberships told from few seen codes must not explode
 LEAST_SHARE = 0.1  # and for this share of all counts the model expects of the patient
 
 
@@ -120,7 +121,8 @@ def held_out(tensor: CountTensor, asked: Question) -> HeldOut:
     seen = asked.seen
     known = [*others, last * seen[:, None]]
     hidden = [*others, last * ~seen[:, None]]
-    gram, _ = regular(gram_of_others(known))
+    gram = gram_of_others(known)
+    gram = gram + RIDGE * (np.trace(gram_of_others(asked.factors)) / len(gram)) * np.eye(len(gram))
     product = tensor.cells.patient_product(known)
     rows = solve_rows(product, gram, nonnegative=asked.nonnegative)
     inner = float((rows * tensor.cells.patient_product(hidden)).sum())

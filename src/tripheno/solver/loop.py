@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 import warnings
@@ -23,6 +22,7 @@ from tripheno.solver.messages import Measures, Review, Totals
 from tripheno.solver.method import Method, SharedState
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse
+from tripheno.solver.starts import uniform_rows
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import readable_signs, unit_columns
 from tripheno.vocabulary.axis import Axis
@@ -140,16 +140,6 @@ def first_factors(axes: Sequence[Axis], settings: SolverSettings) -> tuple[np.nd
         warnings.simplefilter("ignore", TriphenoWarning)  # the method says what is missing
         guides = guide_columns(axes, settings.guides, settings.rank)
     return tuple(np.where(g.any(axis=0), g, f) for g, f in zip(guides, factors, strict=True))
-
-
-def uniform_rows(axis: Axis, columns: int, seed: int) -> np.ndarray:
-    """Numbers between 0 and 1, codes × columns, each row from the seed and its own code."""
-    rows = b"".join(
-        hashlib.shake_128(f"{seed}|{axis.mode}|{key}".encode()).digest(8 * columns)
-        for key in axis.keys
-    )
-    words = np.frombuffer(rows, dtype="<u8").reshape(axis.size, columns)
-    return np.asarray((words >> 11) * 2.0**-53)
 
 
 def run_rounds(

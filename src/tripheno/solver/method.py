@@ -21,6 +21,7 @@ from tripheno.tensor.rows import regular
 from tripheno.vocabulary.axis import Axis
 
 MOST_HALVINGS = 11
+DEAD = 1e-12  # a component with less than this share of the patients' squares holds nothing
 
 Contributed = tuple[HospitalState, Contribution]
 Choose = Callable[[int], int]
@@ -130,7 +131,9 @@ class Exact(Method):
         gram, singular = regular(gram)
         penalty, current = state.penalties[n], state.shared_factors[n]
         quadratic, linear = 2.0 * gram, 2.0 * total.mttkrp
-        target = linear + penalty.given_back(current)
+        # a column without patients has only the ridge in Q: what is given back would grow it
+        alive = np.diag(total.patient_gram) > DEAD * np.trace(total.patient_gram)
+        target = linear + penalty.given_back(current) * alive
         factor = penalty.minimise_distinct(quadratic, target, current)
         if penalised(penalty):
             factor = _descend(current, factor, quadratic, linear, penalty=penalty, choose=choose)

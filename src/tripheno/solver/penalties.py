@@ -53,6 +53,17 @@ class FactorPenalty:
             total += self.pull * float((guided - (self.guide * columns).sum(axis=0)).sum())
         return total
 
+    def gradient(self, unit: np.ndarray) -> np.ndarray:
+        """∇value at columns of unit length; where an entry is zero, towards growing it."""
+        sign = 1.0 if self.nonnegative else np.sign(unit)
+        found = self.sparsity * sign - self.given_back(unit)
+        if self.distinctness:
+            phenotypes = unit.shape[1] - int(self.bias)
+            overlap = unit[:, :phenotypes].T @ unit[:, :phenotypes]
+            np.fill_diagonal(overlap, 0.0)
+            found[:, :phenotypes] += 2.0 * self.distinctness * unit[:, :phenotypes] @ overlap
+        return np.asarray(found)
+
     def given_back(self, unit: np.ndarray) -> np.ndarray:
         """The part of −∇value that only lengthens columns, at columns of unit length.
 

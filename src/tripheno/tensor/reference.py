@@ -85,3 +85,20 @@ def _window(row: dict[str, object], rule: CountingRule) -> object:
         return 0
     moment = np.datetime64(row["time"], "us").astype(np.int64)  # type: ignore[call-overload]
     return moment // rule.calendar_width
+
+
+def poisson_sums(
+    dense: np.ndarray, factors: Sequence[np.ndarray], mode: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Σ (x/m)π and Σ (x/m²)ππᵀ per row of a mode, 0 being the patients; and Σ x log m."""
+    mean = model(factors)
+    filled = dense > 0
+    share, bent = np.zeros_like(mean), np.zeros_like(mean)
+    share[filled] = dense[filled] / mean[filled]
+    bent[filled] = share[filled] / mean[filled]
+    rank = factors[0].shape[1]
+    pairs = [f[:, :, None] * f[:, None, :] for f in factors]
+    squares = [pair.reshape(len(pair), rank * rank) for pair in pairs]
+    slopes, curves = mttkrp(share, factors, mode), mttkrp(bent, squares, mode)
+    value = float((dense[filled] * np.log(mean[filled])).sum())
+    return slopes, curves.reshape(-1, rank, rank), value

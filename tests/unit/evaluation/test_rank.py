@@ -21,6 +21,7 @@ from tripheno.study.evidence import (
 )
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.factors import gram_of_others
 from tripheno.testing.planted import RANK, planted
 
 SETTINGS = SolverSettings(method="exact", tol=1e-4, restarts=2)
@@ -69,9 +70,11 @@ def test_held_out_error_equals_a_dense_computation():
     features = [rng.random((n, 2)) for n in dense.shape[1:]]
     part = np.random.default_rng(3).permutation(5) < 2
     error = norm = 0.0
+    ridge = diagnosis.RIDGE * np.trace(gram_of_others(features)) / 2
     for seen in (part, ~part):
         product = np.einsum("jr,kr->jkr", features[0], features[1][seen]).reshape(-1, 2)
-        rows = np.linalg.lstsq(product, dense[:, :, seen].reshape(14, -1).T)[0].T
+        normal = product.T @ product + ridge * np.eye(2)
+        rows = np.linalg.solve(normal, product.T @ dense[:, :, seen].reshape(14, -1).T).T
         model = np.einsum("ir,jr,kr->ijk", rows, features[0], features[1][~seen])
         error += ((dense[:, :, ~seen] - model) ** 2).sum()
         norm += (dense[:, :, ~seen] ** 2).sum()
@@ -161,6 +164,19 @@ def test_doubt_is_said_aloud():
         evidence(5, 0.56, folds=(0.7, 0.42)), evidence(6, 0.9),
     ]  # fmt: skip
     assert "folds disagree" in recommend(split).text
+
+
+def test_the_evidence_may_speak_for_no_number():
+    noise = recommend([evidence(2, 3.3), evidence(4, 56.0)])
+    assert (noise.rank, noise.sure) == (None, "none")
+    assert "no better than by zero (error 3.30)" in noise.text
+    other_each_time = recommend([evidence(2, 0.5, stability=0.4), evidence(4, 1.4, stability=0.9)])
+    assert other_each_time.rank is None
+    assert "match 0.40" in other_each_time.text
+    assert "widen" not in other_each_time.text
+    too_few = recommend([evidence(2, 0.9, stability=0.0), evidence(4, 0.8, stability=0.3)])
+    assert too_few.rank is None
+    assert "widen --ranks" in too_few.text
 
 
 def test_nothing_to_try_and_too_few_patients_are_refused():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tripheno.evaluation.rank import RankChoice, RankEvidence, recommend
+from tripheno.evaluation.rank import RankChoice, RankEvidence, Recommendation, recommend
 from tripheno.report.charts import (
     as_svg,
     convergence_chart,
@@ -81,6 +81,7 @@ def test_charts_are_altair_charts_with_a_label_and_without_addresses(folder):
         residual_chart(history),
         prevalence_chart([{"phenotype": "1. <a>", "hospital": "h & i", "share": 0.2}]),
         rank_chart(RankChoice(tuple(evidence), recommend(evidence))),
+        rank_chart(RankChoice(tuple(evidence), Recommendation(None, "none", ("noise",)))),
     ]
     for chart in charts:
         assert isinstance(chart, alt.TopLevelMixin)

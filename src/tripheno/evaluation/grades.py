@@ -1,0 +1,64 @@
+"""How far a phenotype can be trusted: found again in other patients, and from other starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tripheno.solver.starts import Factors
+from tripheno.tensor.factors import match_components
+
+Grade = Literal["stable", "partly", "unstable"]
+
+STABLE_FROM = 0.9  # product of cosines over modes
+PARTLY_FROM = 0.7
+SHARE = 0.9  # of the resamples in which it must be that much alike
+NEAR_BEST = 0.01  # finalists this close to the lowest Ψ must have it too
+
+
+class Graded(NamedTuple):
+    """One phenotype's grade and what it rests on."""
+
+    grade: Grade
+    resamples: float  # the likeness reached in 90 % of the resamples
+    finalists: float  # the least likeness among finalists as good as the best
+    effective_patients: float
+    named: bool  # whether enough patients stand behind it to be released by name
+
+
+def likeness(reference: Factors, others: Sequence[Factors]) -> np.ndarray:
+    """Models × components: how alike each of the reference's partners is."""
+    found = [match_components(reference, other).similarity for other in others]
+    return np.array(found).reshape(len(others), reference[0].shape[1])
+
+
+def near_best(objectives: Sequence[float]) -> list[int]:
+    """The finalists whose Ψ is within 1 % of the lowest: none of them is the wrong answer."""
+    values = np.asarray(objectives)
+    return [int(n) for n in np.flatnonzero(values <= (1.0 + NEAR_BEST) * values.min())]
+
+
+def graded(
+    resampled: np.ndarray, finalists: np.ndarray, effective: np.ndarray, min_cell_count: int
+) -> tuple[Graded, ...]:
+    """Grades from the likeness in resamples and among finalists (models × components each).
+
+    Stable needs both, and at least ``min_cell_count`` effective patients: fewer are no evidence,
+    and a name would point at them. Without resamples nothing is stable.
+    """
+    result = []
+    for r, patients in enumerate(effective):
+        ordered = np.sort(resampled[:, r])
+        reached = 0.0
+        if len(ordered):
+            reached = float(ordered[int(np.floor((1.0 - SHARE) * len(ordered) + 1e-9))])
+        agreed = float(finalists[:, r].min(initial=1.0))
+        named = bool(patients >= min_cell_count)
+        least = min(reached, agreed)
+        grade: Grade = "unstable"
+        if least >= PARTLY_FROM:
+            grade = "stable" if least >= STABLE_FROM and named else "partly"
+        result.append(Graded(grade, reached, agreed, float(patients), named))
+    return tuple(result)

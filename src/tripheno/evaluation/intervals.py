@@ -1,0 +1,91 @@
+"""How sure a code's weight and a prevalence are: the bootstrap, with weights drawn at home.
+
+Every hospital draws a weight per patient and replicate from a secret of its own, Exp(1), and never
+shows it. Weights are continuous: sums under whole-number weights would give single patients away.
+A replicate is a fit from the finished model under these weights, several side by side in a round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import norm as normal
+from scipy.stats import t as student
+
+from tripheno.errors import SettingsError
+from tripheno.solver.starts import Factors
+from tripheno.tensor.factors import match_components, unit_columns
+
+MOST_REPLICATES = 50
+LEVEL = 0.9
+
+
+class Interval(NamedTuple):
+    """Lower and upper end, in the shape of what they belong to."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+def bootstrap_weights(secret: bytes, patients: int, replicates: int) -> np.ndarray:
+    """Patients × replicates, Exp(1), from the hospital's secret; multiply by influence weights."""
+    if not 0 < replicates <= MOST_REPLICATES:
+        raise SettingsError(
+            f"{replicates} bootstrap replicates",
+            why="more sums over the same patients tell more about single ones",
+            fix=f"use 1 to {MOST_REPLICATES}",
+        )
+    digest = hashlib.blake2b(secret, person=b"bootstrap", digest_size=32).digest()
+    rng = np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
+    return rng.standard_exponential((patients, replicates))
+
+
+def aligned(reference: Factors, replicates: Sequence[Factors]) -> list[Factors]:
+    """The replicates' unit columns in the order of the reference's components."""
+    found = []
+    for replicate in replicates:
+        order = match_components(reference, replicate).other
+        found.append(tuple(unit_columns(factor)[0][:, order] for factor in replicate))
+    return found
+
+
+def percentile_interval(
+    values: np.ndarray, level: float = LEVEL, effective: np.ndarray | None = None
+) -> Interval:
+    """The middle part of the replicates (first axis), as wide as so few of them demand.
+
+    Between the i-th and j-th of B draws lie (j − i)/(B + 1) of all, hence quantiles at p(B + 1).
+    ``effective`` patients (last axis) are a small sample too: wider by Student's t over normal.
+    """
+    tail = 0.5 * (1.0 - level)
+    low, high = np.quantile(values, [tail, 1.0 - tail], axis=0, method="weibull")
+    if effective is None:
+        return Interval(low, high)
+    freedom = np.maximum(np.asarray(effective) - 1.0, 1.0)
+    wider = student.ppf(1.0 - tail, freedom) / normal.ppf(1.0 - tail)
+    wider = wider * np.sqrt((freedom + 1.0) / freedom)
+    middle = np.median(values, axis=0)
+    return Interval(middle + wider * (low - middle), middle + wider * (high - middle))
+
+
+def code_intervals(
+    reference: Factors, replicates: Sequence[Factors], effective: np.ndarray | None = None
+) -> list[Interval]:
+    """Per mode an interval for every code of every component, of unit columns, from 0 to 1."""
+    found = aligned(reference, replicates)
+    intervals = []
+    for n in range(len(reference)):
+        ends = percentile_interval(np.stack([one[n] for one in found]), effective=effective)
+        intervals.append(Interval(*(np.clip(end, 0.0, 1.0) for end in ends)))
+    return intervals
+
+
+def prevalence_interval(carriers: np.ndarray, patients: np.ndarray) -> Interval:
+    """Of the share of patients who have a phenotype.
+
+    ``carriers`` (replicates × components) and ``patients`` (replicates) are sums of weights.
+    """
+    return percentile_interval(carriers / np.maximum(patients, 1e-300)[:, None])

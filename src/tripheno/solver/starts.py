@@ -1,0 +1,139 @@
+"""Where a fit may begin: rows that hang on seed and code, and the sketch of who occurs with whom.
+
+Every hospital makes the same starts for itself. A code's numbers come from a hash of the study's
+seed, its mode and the code, so another order of codes, or codes that are left out, change nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.factors import unit_columns
+from tripheno.vocabulary.axis import Axis
+
+Factors = tuple[np.ndarray, ...]
+
+OVERSAMPLING = 10  # columns of a sketch beyond the rank
+ROTATIONS = 300  # steps from a rotation to a non-negative factor
+TOUCH = 1e-3  # of a column's mean: what a sketched start gives to codes it would leave at zero
+
+
+def uniform_rows(axis: Axis, columns: int, seed: object) -> np.ndarray:
+    """Numbers between 0 and 1, codes × columns, each row from the seed and its own code."""
+    rows = b"".join(
+        hashlib.shake_128(f"{seed}|{axis.mode}|{key}".encode()).digest(8 * columns)
+        for key in axis.keys
+    )
+    words = np.frombuffer(rows, dtype="<u8").reshape(axis.size, columns)
+    return np.asarray((words >> 11) * 2.0**-53)
+
+
+def uniform_start(axes: Sequence[Axis], rank: int, seed: int, number: int = 0) -> Factors:
+    """Start ``number`` of a seed: uniform columns of unit length."""
+    return tuple(unit_columns(uniform_rows(a, rank, f"{seed}|start {number}"))[0] for a in axes)
+
+
+# ── the sketch: one sum, of which every hospital makes the same starts ────────────────────────
+
+
+def sketch_matrix(axes: Sequence[Axis], rank: int, seed: int) -> np.ndarray:
+    """Ω: all codes of all modes × (rank + 10), centred, from the seed and the codes."""
+    columns = rank + OVERSAMPLING
+    parts = [uniform_rows(axis, columns, f"{seed}|sketch") for axis in axes]
+    return np.vstack(parts) * 2.0 - 1.0
+
+
+def sketch(tensor: CountTensor, omega: np.ndarray) -> np.ndarray:
+    """What a hospital contributes: C_k Ω, with C_k = Σ_i w_i v_i v_iᵀ and w_i the tensor's weights.
+
+    v_i are patient i's counts by code, all feature modes stacked. C_k itself is never made: V Ω
+    first, a product with one column per test vector, then Vᵀ of it.
+    """
+    ones = [np.ones((axis.size, omega.shape[1])) for axis in tensor.axes]
+    parts = np.split(omega, np.cumsum([axis.size for axis in tensor.axes])[:-1])
+    cells = tensor.cells
+    scores = np.zeros((tensor.patients, omega.shape[1]))
+    for n, part in enumerate(parts):
+        scores += cells.patient_product([*ones[:n], part, *ones[n + 1 :]])
+    return np.vstack([cells.feature_product(ones, scores, n) for n in range(len(ones))])
+
+
+def nystrom(total: np.ndarray, omega: np.ndarray, rank: int) -> np.ndarray:
+    """L with C ≈ LLᵀ and at most ``rank`` columns, from Y = CΩ: L = Y(ΩᵀY)^(−½), cut off by SVD."""
+    core = omega.T @ total
+    values, vectors = np.linalg.eigh(0.5 * (core + core.T))
+    kept = values > 1e-12 * max(float(values[-1]), 1e-300)
+    left, lengths, _ = np.linalg.svd(
+        total @ (vectors[:, kept] / np.sqrt(values[kept])), full_matrices=False
+    )
+    return np.asarray((left * lengths)[:, :rank])
+
+
+def rotated(root: np.ndarray, rng: np.random.Generator, rank: int) -> np.ndarray:
+    """W = max(LQ, 0) with the rotation Q for which LQ is nearest to W: symmetric NMF of LLᵀ.
+
+    Q ← UVᵀ of LᵀW, some hundred times, from a random rotation; further rotations of the same
+    sketch give further starts.
+    """
+    turn = np.linalg.qr(rng.standard_normal((max(rank, root.shape[1]),) * 2))[0]
+    turn = turn[: root.shape[1], :rank]
+    for _ in range(ROTATIONS):
+        left, _, right = np.linalg.svd(root.T @ np.maximum(root @ turn, 0.0), full_matrices=False)
+        turn = left @ right
+    return np.asarray(np.maximum(root @ turn, 0.0))
+
+
+def sketched_start(
+    root: np.ndarray, axes: Sequence[Axis], rank: int, seed: int, number: int = 0
+) -> Factors:
+    """Start ``number`` of a sketch: the columns of W, cut into modes.
+
+    Zeros would hold their codes back for an iteration, so each gets a trace.
+    """
+    rng = np.random.default_rng([seed, number, 0x536B])
+    whole = rotated(root, rng, rank)
+    whole = whole + TOUCH * whole.mean(axis=0)
+    dead = ~whole.any(axis=0)
+    parts = np.split(whole, np.cumsum([axis.size for axis in axes])[:-1])
+    spare = uniform_start(axes, rank, seed, number)
+    return tuple(
+        unit_columns(np.where(dead, other, part))[0]
+        for part, other in zip(parts, spare, strict=True)
+    )
+
+
+def reseeded(
+    factors: Factors,
+    lost: Sequence[int],
+    total: np.ndarray,
+    omega: np.ndarray,
+    patient_gram: np.ndarray,
+) -> Factors:
+    """Lost columns begin again where the model explains the co-occurrence least; no further sum.
+
+    The model's own co-occurrence is U(ΣA_kᵀA_k)Uᵀ with u_r the counts by code that one unit of r
+    brings, so what is left of the sketch, CΩ − U(…)UᵀΩ, follows from totals. Its largest directions
+    are the new columns.
+    """
+    sums = [factor.sum(axis=0) for factor in factors]
+    whole = np.prod(sums, axis=0)
+    brought = np.vstack(
+        [f * whole / np.maximum(s, 1e-300) for f, s in zip(factors, sums, strict=True)]
+    )
+    left, _, _ = np.linalg.svd(
+        total - brought @ (patient_gram @ (brought.T @ omega)), full_matrices=False
+    )
+    columns = []
+    for n in range(len(lost)):
+        sides = [np.maximum(sign * left[:, n], 0.0) for sign in (1.0, -1.0)]
+        side = max(sides, key=lambda one: float(one @ one))
+        columns.append(side + TOUCH * side.mean())
+    parts = np.split(np.column_stack(columns), np.cumsum([len(f) for f in factors])[:-1])
+    after = tuple(factor.copy() for factor in factors)
+    for factor, part in zip(after, parts, strict=True):
+        factor[:, list(lost)] = unit_columns(part)[0]
+    return after

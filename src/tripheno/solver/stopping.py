@@ -1,0 +1,102 @@
+"""When a fit may say that it converged: the gradient is gone and the factors stand still.
+
+A small change of Ψ alone says neither: plateaus look like ends. All of it comes from totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tripheno.solver.penalties import FactorPenalty
+from tripheno.solver.starts import Factors
+
+QUIET = 2  # iterations in a row that must look like the end
+
+
+def kkt_residual(
+    factor: np.ndarray,
+    mttkrp: np.ndarray,
+    gram: np.ndarray,
+    penalty: FactorPenalty | None = None,
+    *,
+    nonnegative: bool = True,
+) -> float:
+    """The projected gradient of Ψ in one mode, as a share of what the data pull with.
+
+    max_r ‖P(a_r)‖ / ‖2m_r‖ with P the gradient 2(AG − M) + ∇penalty, where an entry at zero counts
+    only if it wants to grow. ``factor`` has unit columns and is the one that M and G were made
+    *before*: after the solve of its own mode the gradient is nothing by construction. A column
+    without data (m_r = 0) has no pull and no gradient; the caller names it lost.
+    """
+    gradient = 2.0 * (factor @ gram - mttkrp)
+    if penalty is not None:
+        gradient = gradient + penalty.gradient(factor)
+    if nonnegative:
+        gradient = np.where(factor > 0.0, gradient, np.minimum(gradient, 0.0))
+    pull = 2.0 * np.linalg.norm(mttkrp, axis=0)
+    alive = pull > 1e-12 * pull.max(initial=0.0)
+    residual = np.linalg.norm(gradient, axis=0)[alive] / pull[alive]
+    return float(residual.max(initial=0.0))
+
+
+def movement(before: Factors, after: Factors) -> float:
+    """How far the component that moved most went: 1 − Π cosines, of unit columns."""
+    products = [(a * b).sum(axis=0) for a, b in zip(before, after, strict=True)]
+    return float(1.0 - np.abs(np.prod(products, axis=0)).min(initial=1.0))
+
+
+def lost_components(factors: Factors, patient_gram: np.ndarray) -> tuple[int, ...]:
+    """Components that hold nothing: a start lost them, the data did not say there are fewer."""
+    weight = np.sqrt(np.maximum(np.diag(patient_gram), 0.0))
+    for factor in factors:
+        weight = weight * np.linalg.norm(factor, axis=0)
+    return tuple(int(r) for r in np.flatnonzero(weight <= 1e-9 * weight.max(initial=0.0)))
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """What counts as nothing."""
+
+    objective: float = 1e-6  # relative change of Ψ
+    kkt: float = 1e-3  # largest projected gradient of a column, relative
+    movement: float = 1e-4  # 1 − cosine product of the component that moved most
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """How long it has been quiet, and how far from an end the last iterate is."""
+
+    iterations: int = 0
+    objective: float = np.inf
+    kkt: float = np.inf
+    moved: float = np.inf
+
+    def after(
+        self, objective: float, residuals: Sequence[float], moved: float, allowed: Tolerances
+    ) -> Quiet:
+        """One iterate more: Ψ, the KKT residuals of all modes, the movement of the factors."""
+        kkt = max(residuals)
+        change = abs(self.objective - objective) / max(abs(objective), 1e-300)
+        still = change < allowed.objective and kkt <= allowed.kkt and moved <= allowed.movement
+        return replace(
+            self,
+            iterations=self.iterations + 1 if still else 0,
+            objective=objective,
+            kkt=kkt,
+            moved=moved,
+        )
+
+    @property
+    def converged(self) -> bool:
+        """The vote to stop; only a run that ends here may say "converged"."""
+        return self.iterations >= QUIET
+
+    @property
+    def text(self) -> str:
+        """Why, in a reader's words."""
+        if self.converged:
+            return f"gradient {self.kkt:.1e} and movement {self.moved:.1e} were small twice"
+        return f"not at an end: gradient {self.kkt:.1e}, movement {self.moved:.1e}"

@@ -1,0 +1,207 @@
+"""Many starts, a few iterations each, the best go on: successive halving, all in the same rounds.
+
+Narrow starts have the rank asked for: from the sketch, and uniform. Wide ones begin with twice the
+columns and shed the cheapest, half of the surplus at a time: what is left over found its place
+among more neighbours, and is often the best. Three kinds are kept apart until late, for a sketched
+start leads early and a uniform one may still win.
+
+Whatever is decided here comes from floating point, so it is a vote: ``votes`` are one hospital's,
+``decided`` is what their sum means, and ``after`` acts on it. One process alone sums one vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from tripheno.solver.acceleration import Momentum, extrapolated, no_worse
+from tripheno.solver.stacked import side_by_side, widths_of
+from tripheno.solver.starts import Factors, sketched_start, uniform_start
+from tripheno.tensor.factors import gram_of_others
+from tripheno.vocabulary.axis import Axis
+
+Kind = Literal["sketch", "uniform", "wide"]
+
+SIFT = 3  # the iteration after which a quarter of the narrow starts goes on,
+SHED = (8, 10, 12, 14)  # those after which half of a wide start's surplus goes, at last all of it,
+HALVE = 16  # the one after which the finalists are left,
+FINAL = 32  # and the one after which the best alone goes on
+FINALISTS: dict[Kind, int] = {"sketch": 1, "uniform": 1, "wide": 3}
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One start on its way."""
+
+    number: int
+    kind: Kind
+    momentum: Momentum
+    point: Factors  # where the patients are fitted next
+
+    @property
+    def width(self) -> int:
+        """Columns it has at the moment."""
+        return int(self.point[0].shape[1])
+
+
+@dataclass(frozen=True)
+class Tournament:
+    """The contestants still in, after so many iterations."""
+
+    rank: int
+    contestants: tuple[Contestant, ...]
+    iteration: int = 0
+
+    @property
+    def models(self) -> list[Factors]:
+        """The points to be fitted in the next round, side by side in one message."""
+        return [one.point for one in self.contestants]
+
+    @property
+    def best(self) -> Contestant:
+        """The contestant with the lowest Ψ."""
+        return min(self.contestants, key=lambda one: one.momentum.objective)
+
+    @property
+    def over(self) -> bool:
+        """Whether one contestant is left, to be fitted to the end."""
+        return len(self.contestants) == 1 and self.contestants[0].width == self.rank
+
+
+def opened(
+    axes: Sequence[Axis], root: np.ndarray, rank: int, seed: int, starts: int = 16
+) -> Tournament:
+    """All contestants. ``root`` is the Nyström factor of the summed sketch (``starts.nystrom``).
+
+    Half of the narrow starts are sketched, half uniform; beside them 3 wide ones for every 8. One
+    start alone is a sketched one.
+    """
+    sketched = -(-starts // 2)
+    narrow = [sketched_start(root, axes, rank, seed, k) for k in range(sketched)]
+    kinds: list[Kind] = ["sketch" if k < sketched else "uniform" for k in range(starts)]
+    narrow += [uniform_start(axes, rank, seed, k) for k in range(starts - sketched)]
+    wide = []
+    for k in range(3 * starts // 8):
+        fresh = uniform_start(axes, rank, seed, starts + k)
+        other = narrow[k] if k % 2 else uniform_start(axes, rank, seed, 2 * starts + k)
+        wide.append(side_by_side([other, fresh]))
+    kinds.extend("wide" for _ in wide)
+    return Tournament(
+        rank,
+        tuple(
+            Contestant(number, kind, Momentum(factors), factors)
+            for number, (kind, factors) in enumerate(zip(kinds, [*narrow, *wide], strict=True))
+        ),
+    )
+
+
+def removal_costs(
+    model: Factors, n: int, factor: np.ndarray, mttkrp: np.ndarray, patient_gram: np.ndarray
+) -> np.ndarray:
+    """By how much ‖X − O‖² grows when a column is left out: 2(⟨O, c_r⟩ − Σ_s G_rs) + G_rr.
+
+    ``factor`` is the new one of feature mode n, made of the totals that are given with it.
+    """
+    whole = (factor.T @ factor) * patient_gram * gram_of_others(model, n)
+    inner = (mttkrp * factor).sum(axis=0)
+    return np.asarray(2.0 * (inner - whole.sum(axis=0)) + np.diag(whole))
+
+
+# ── decisions ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Votes:
+    """1 for yes; of one hospital, or summed over all."""
+
+    accept: np.ndarray  # per contestant: the iterate is no worse than the best before it
+    stay: np.ndarray  # per contestant: it goes on
+    columns: np.ndarray  # per column of all contestants: it is kept
+
+
+def votes(field: Tournament, objectives: np.ndarray, costs: Sequence[np.ndarray]) -> Votes:
+    """One hospital's opinion of the iteration just made: Ψ and the cost of every column."""
+    known = [one.momentum.objective for one in field.contestants]
+    accept = [float(no_worse(new, old)) for new, old in zip(objectives, known, strict=True)]
+    standing = np.minimum(objectives, known)
+    stay, columns = np.zeros(len(known)), np.zeros(sum(one.width for one in field.contestants))
+    for members, keep in _kept(field):
+        stay[[members[i] for i in np.argsort(standing[members], kind="stable")[:keep]]] = 1.0
+    begin = 0
+    for one, cost in zip(field.contestants, costs, strict=True):
+        order = np.argsort(-np.asarray(cost), kind="stable")[: _width_after(field, one)]
+        columns[begin + order] = 1.0
+        begin += one.width
+    return Votes(np.array(accept), stay, columns)
+
+
+def decided(field: Tournament, total: Votes, voters: int) -> Votes:
+    """What the summed votes mean: half or more accept; of the others those with most votes."""
+    stay, columns = np.zeros_like(total.stay), np.zeros_like(total.columns)
+    for members, keep in _kept(field):
+        stay[[members[i] for i in _elected(total.stay[members], keep)]] = 1.0
+    begin = 0
+    for one in field.contestants:
+        mine = total.columns[begin : begin + one.width]
+        columns[begin + _elected(mine, _width_after(field, one))] = 1.0
+        begin += one.width
+    return Votes((2.0 * total.accept >= voters).astype(np.float64), stay, columns)
+
+
+def after(
+    field: Tournament, found: Sequence[Factors], objectives: np.ndarray, decision: Votes
+) -> Tournament:
+    """The next iteration's contestants: stepped beyond, shed, and those who leave left out."""
+    remaining, begin = [], 0
+    for n, one in enumerate(field.contestants):
+        kept = decision.columns[begin : begin + one.width] > 0.0
+        begin += one.width
+        if not decision.stay[n]:
+            continue
+        if not kept.all():
+            factors = tuple(factor[:, kept] for factor in found[n])
+            remaining.append(replace(one, momentum=Momentum(factors), point=factors))
+            continue
+        accept = bool(decision.accept[n])
+        momentum, point = extrapolated(one.momentum, found[n], objectives[n], accept=accept)
+        remaining.append(replace(one, momentum=momentum, point=point))
+    return Tournament(field.rank, tuple(remaining), field.iteration + 1)
+
+
+def _elected(votes_for: np.ndarray, keep: int) -> np.ndarray:
+    """Those with most votes, then those with the lowest index."""
+    return np.argsort(-votes_for, kind="stable")[:keep]
+
+
+def _kept(field: Tournament) -> list[tuple[list[int], int]]:
+    """Groups of contestants that compete with each other, and how many of each go on."""
+    done = field.iteration + 1
+    everyone = list(range(len(field.contestants)))
+    if done >= FINAL:
+        return [(everyone, 1)]
+    groups = []
+    for kind, finalists in FINALISTS.items():
+        members = [n for n in everyone if field.contestants[n].kind == kind]
+        keep = len(members)
+        if done == SIFT and kind != "wide":
+            keep = -(-keep // 4)
+        elif done == HALVE:
+            keep = min(keep, finalists)
+        groups.append((members, keep))
+    return groups
+
+
+def _width_after(field: Tournament, one: Contestant) -> int:
+    done = field.iteration + 1
+    if done not in SHED:
+        return one.width
+    surplus = one.width - field.rank
+    return field.rank + (0 if done == SHED[-1] else surplus // 2)
+
+
+def columns_of(field: Tournament) -> int:
+    """Columns of all contestants together: what a round's message is as wide as."""
+    return sum(widths_of(field.models))
