@@ -293,5 +293,5 @@ class TestLive:
             "(before) => document.getElementById('live-rounds')?.textContent !== before", arg=before
         )
         page.wait_for_selector("text=phenotypes, groups of codes", timeout=90_000)
-        assert page.locator("figure svg").count() == 3
+        assert page.locator("figure svg").count() == 2
         assert page.locator("#live").count() == 0
