@@ -75,7 +75,8 @@ def test_two_messages_of_one_name_are_refused(added):
 
 
 def test_the_documentation_lists_every_message():
-    assert "\n".join(messages_table()) in PAGE.read_text(encoding="utf-8"), "write the table anew"
+    table = [line for line in messages_table() if not line.startswith("| `contract`")]  # a test's
+    assert "\n".join(table) in PAGE.read_text(encoding="utf-8"), "write the table anew"
 
 
 def test_the_program_declares_all_there_is():
