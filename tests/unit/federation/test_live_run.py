@@ -39,7 +39,7 @@ def test_the_coordinator_sees_phase_iteration_bytes_and_the_slowest_and_no_objec
 ):
     around = table()
     slow = around.protocol.names[1]
-    around.before = lambda name, _step: time.sleep(0.02 if name == slow else 0.0)
+    around.before = lambda name, _step: time.sleep(0.08 if name == slow else 0.0)
     live.channel = channel = around.channel()
     channel._listen = live.listen
     with live.told("run run-1"):
