@@ -93,9 +93,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def look(browser: Any) -> Iterator[Any]:
+def opened() -> list[tuple[Any, Watched]]:
+    """The pages a test has open, with their contexts."""
+    return []
+
+
+@pytest.fixture
+def look(browser: Any, opened: list[tuple[Any, Watched]]) -> Iterator[Any]:
     """``look(host)``: a fresh watched page; whatever it complained of fails the test."""
-    opened: list[tuple[Any, Watched]] = []
 
     def make(host: str = "") -> Watched:
         context = browser.new_context(viewport={"width": WIDTHS[-1], "height": 900})
@@ -126,9 +131,22 @@ def dashboard(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def serve() -> Any:
-    """``with serve(folder) as address``."""
-    return dashboard
+def serve(opened: list[tuple[Any, Watched]]) -> Any:
+    """``with serve(folder) as address``; pages leave it before it ends.
+
+    A browser asks for a page's icon after the page has loaded: asked of a server that has just
+    ended, that would be a complaint of the test's own making.
+    """
+
+    @contextmanager
+    def served(folder: Path) -> Iterator[str]:
+        with dashboard(folder) as address:
+            yield address
+            for context, _ in opened:
+                for page in context.pages:
+                    page.goto("about:blank")
+
+    return served
 
 
 @pytest.fixture(scope="module")
