@@ -273,7 +273,17 @@ class TestPhenotypesInUse:
         assert "TRIP-E203" in tripheno("ui", tmp_path, check=2).stderr
 
     def test_two_runs_are_compared_and_verdicts_come_back_from_a_sheet(self, run, sites, tmp_path):
-        words = ["--rank", 2, "--tol", "1e-3", "--no-compare", "--method", "exact", "--halves", 0]
+        words = [
+            "--rank",
+            2,
+            "--tol",
+            "1e-3",
+            "--no-compare",
+            "--method",
+            "exact",
+            "--resamples",
+            0,
+        ]
         tripheno("simulate", *sites[:2], "--out", tmp_path / "two", *words)
         both = ["compare", run, tmp_path / "two"]
         found = json.loads(tripheno(*both, "--format", "json").stdout)
@@ -293,7 +303,7 @@ class TestPhenotypesInUse:
         assert (tmp_path / "again.html").read_text() == (run / "report.html").read_text()
 
     def test_the_number_of_phenotypes_is_recommended_with_reasons(self, sites, tmp_path):
-        words = ["rank", *sites, "--restarts", 1, "--tol", "1e-3"]
+        words = ["rank", *sites, "--starts", 1, "--tol", "1e-3"]
         form = ("--out", tmp_path, "--format", "json")
         found = json.loads(tripheno(*words, "--ranks", "6:8", *form).stdout)
         assert [one["rank"] for one in found["evidence"]] == [6, 7, 8]

@@ -36,7 +36,7 @@ HOSTILE = (
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages") / "run"
-    settings = SolverSettings(len(HOSTILE), "trip", tol=1e-3, restarts=2)
+    settings = SolverSettings(len(HOSTILE), "trip", tol=1e-3, starts=2)
     run_simulation(
         Simulation(assemble(planted(0).hospitals), settings, {"a": "f" * 64}), folder, 0.0
     )
@@ -264,8 +264,9 @@ class TestLive:
 
     def test_the_page_follows_a_run_in_progress_to_its_end(self, sites, tmp_path, look, serve):
         folder = tmp_path / "out" / "run"
-        words = ["simulate", *map(str, sites), "--out", str(folder), "--rank", "3", "--restarts",
-                 "3", "--max-iter", "60", "--tol", "1e-5", "--no-compare"]  # fmt: skip
+        words = ["simulate", *map(str, sites), "--out", str(folder), "--rank", "3", "--starts",
+                 "1", "--track-rmse", "--max-iter", "60", "--tol", "1e-5",
+                 "--no-compare"]  # fmt: skip
         history = folder / "history.jsonl"
         with subprocess.Popen([sys.executable, "-m", "tripheno", *words]) as running:
             try:

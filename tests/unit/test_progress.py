@@ -107,7 +107,7 @@ def test_several_listeners_hear_every_message():
 
 
 def test_a_study_ends_finished_with_the_lines_of_the_start_it_kept(tmp_path):
-    settings = SolverSettings(2, "exact", tol=1e-2, restarts=2)
+    settings = SolverSettings(2, "exact", tol=1e-2, starts=2)
     study = Simulation(assemble(planted(0).hospitals), settings, {}, every=True)
     found = run_simulation(study, tmp_path / "run", 0.0)
     status = read_status(tmp_path / "run")

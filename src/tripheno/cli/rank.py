@@ -38,7 +38,9 @@ def rank(
         int | None, typer.Option(help="Deal one site's patients to this many hospitals.", min=1)
     ] = None,
     repeats: Annotated[int, typer.Option(help="Splits of the patients in halves.", min=1)] = 1,
-    restarts: Annotated[int, typer.Option(help="Starts for every fit.", min=1)] = 2,
+    starts: Annotated[
+        int, typer.Option(help="Starts for every fit; 1: one random start.", min=1, max=40)
+    ] = 4,
     seed: Annotated[int, typer.Option(help="Seed of starts and splits.", min=0)] = 0,
     tol: Annotated[float, typer.Option(help="Relative change of the objective to stop at.")] = 1e-4,
     form: FormatOption = Format.text,
@@ -53,7 +55,7 @@ def rank(
     from tripheno.study.simulation import assemble
 
     wanted = parse_ranks(ranks)
-    settings = SolverSettings(method="exact", seed=seed, tol=tol, restarts=restarts)
+    settings = SolverSettings(method="exact", seed=seed, tol=tol, starts=starts)
     tensors, _ = federation_from_files(sites, hospitals, None, seed)
     maker = Maker(seed=seed)
     kind = maker.of(tuple(tensors))

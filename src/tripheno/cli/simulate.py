@@ -47,6 +47,13 @@ class ConstraintChoice(StrEnum):
     none = "none"
 
 
+class InfluenceChoice(StrEnum):
+    """How much one patient may count."""
+
+    bounded = "bounded"
+    none = "none"
+
+
 class PrecisionChoice(StrEnum):
     """How precise products with the data are."""
 
@@ -98,7 +105,18 @@ def simulate(
     seed: Annotated[int, typer.Option(help="Seed of the start and of the split.", min=0)] = 0,
     max_iter: Annotated[int, typer.Option(help="Most iterations.", min=1)] = 100,
     tol: Annotated[float, typer.Option(help="Relative change of the objective to stop at.")] = 1e-6,
-    restarts: Annotated[int, typer.Option(help="Starts to choose the best from.", min=1)] = 1,
+    starts: Annotated[
+        int,
+        typer.Option(help="Starts of the tournament; 1: one random start.", min=1, max=40),
+    ] = 16,
+    influence: Annotated[
+        InfluenceChoice,
+        typer.Option(help="Bounded: no patient counts for more than the median one."),
+    ] = InfluenceChoice.bounded,
+    track_rmse: Annotated[
+        bool,
+        typer.Option("--track-rmse", help="Measure the error over nonzeros at every iteration."),
+    ] = False,
     bias: Annotated[bool, typer.Option(help="Add a rank-1 bias that is no phenotype.")] = False,
     consensus_penalty: Annotated[
         float | None, typer.Option(help="ω; follows the data when not given.")
@@ -136,12 +154,12 @@ def simulate(
     compare: Annotated[
         bool, typer.Option(help="Run central and local too, to compare with.")
     ] = True,
-    halves: Annotated[
+    resamples: Annotated[
         int,
         typer.Option(
-            help="How often patients are split in two to see what comes back; 0: never.", min=0
+            help="Resamples of the patients to see what comes back; 0: none.", min=0, max=50
         ),
-    ] = 1,
+    ] = 10,
     force: Annotated[bool, typer.Option("--force", help="Replace a run in that folder.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
@@ -170,7 +188,9 @@ def simulate(
         seed=seed,
         max_iter=max_iter,
         tol=tol,
-        restarts=restarts,
+        starts=starts,
+        influence=influence.value,
+        track_rmse=track_rmse,
         bias=bias,
         consensus_penalty=consensus_penalty,
         split_penalty=split_penalty,
@@ -195,7 +215,7 @@ def simulate(
         beside: tuple[Method, ...] = ("central", "local") if compare else ()
         study = Simulation(
             federation, settings, inputs, every=method is MethodChoice.all, beside=beside,
-            sums=kind, halves=halves,
+            sums=kind, resamples=resamples,
         )  # fmt: skip
         result = run_simulation(study, out_dir, started, announce=progress.iteration)
     show(result, out_dir, form)

@@ -196,7 +196,7 @@ def _blinded(phenotypes: Sequence[Phenotype], own: Sequence[Annotation]) -> list
     """Without evidence, origin, numbers, and what others said."""
     bare = [
         replace(p, name=None, review=Review(), origin=None, prevalence=None, stability=None,
-                stability_halves=None, grade=None, effective_patients=None, interval=None)
+                stability_resamples=None, grade=None, effective_patients=None, interval=None)
         for p in phenotypes
     ]  # fmt: skip
     return reviewed(bare, own)

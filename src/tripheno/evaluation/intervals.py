@@ -1,13 +1,12 @@
 """How sure a code's weight and a prevalence are: the bootstrap, with weights drawn at home.
 
-Every hospital draws a weight per patient and replicate from a secret of its own, Exp(1), and never
+Every hospital draws a weight per patient and replicate by a secret of its own, Exp(1), and never
 shows it. Weights are continuous: sums under whole-number weights would give single patients away.
 A replicate is a fit from the finished model under these weights, several side by side in a round.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,10 +15,10 @@ from scipy.stats import norm as normal
 from scipy.stats import t as student
 
 from tripheno.errors import SettingsError
+from tripheno.protocol.agreed import MOST_RESAMPLES
 from tripheno.solver.starts import Factors
 from tripheno.tensor.factors import match_components, unit_columns
 
-MOST_REPLICATES = 50
 LEVEL = 0.9
 
 
@@ -30,16 +29,14 @@ class Interval(NamedTuple):
     high: np.ndarray
 
 
-def bootstrap_weights(secret: bytes, patients: int, replicates: int) -> np.ndarray:
-    """Patients × replicates, Exp(1), from the hospital's secret; multiply by influence weights."""
-    if not 0 < replicates <= MOST_REPLICATES:
+def bootstrap_weights(rng: np.random.Generator, patients: int, replicates: int) -> np.ndarray:
+    """Patients × replicates, Exp(1)."""
+    if not 0 <= replicates <= MOST_RESAMPLES:
         raise SettingsError(
             f"{replicates} bootstrap replicates",
             why="more sums over the same patients tell more about single ones",
-            fix=f"use 1 to {MOST_REPLICATES}",
+            fix=f"use 0 to {MOST_RESAMPLES}",
         )
-    digest = hashlib.blake2b(secret, person=b"bootstrap", digest_size=32).digest()
-    rng = np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
     return rng.standard_exponential((patients, replicates))
 
 

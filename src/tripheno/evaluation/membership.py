@@ -1,7 +1,7 @@
 """Who has a phenotype: it fits the patient better than chance would make it fit.
 
 Chance is the same patient with every code relabelled: as many codes, counts and combinations as
-before, but codes drawn anew by how many patients of all hospitals have them. A patient has a
+before, but codes drawn anew by how many patients of the hospital have them. A patient has a
 phenotype when no more than 1 % of such relabelled twins match it as well, and it takes a noticeable
 share of the patient's counts. The twins are drawn at home and compared with their own patient, so
 the rule fits sparse and dense data alike; only counts of people leave.
@@ -10,73 +10,123 @@ the rule fits sparse and dense data alike; only counts of people leave.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tripheno.solver.diagnosis import expected_counts
+from tripheno.exchange.messages import Contribution
+from tripheno.exchange.registry import COMPONENTS, MODELS, declared, shaped
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
 from tripheno.tensor.rows import regular, solve_rows
 
+COUNT_BITS = 20
 ALPHA = 0.01
 TWINS = 99  # relabelled twins of every patient
 LEAST_SHARE = 0.05  # of what the model expects of the patient
 _ROOM = 200_000  # cells of twins compared at a time
 
 
+@declared(
+    "carriers", "phenotypes: how many patients have each, all hospitals together", lambda _plan: 1
+)
+@dataclass(frozen=True)
+class Carriers(Contribution):
+    """How many patients have each phenotype, and how many have none; the same of resamples."""
+
+    without: float
+    carriers: np.ndarray = shaped(COMPONENTS, least=COUNT_BITS)
+    resampled: np.ndarray = shaped(MODELS, COMPONENTS)
+    weights: np.ndarray = shaped(MODELS)
+
+
 def chance(
     tensor: CountTensor,
     features: Sequence[np.ndarray],
-    people: Sequence[np.ndarray],
+    asked: np.ndarray,
     rng: np.random.Generator,
     twins: int = TWINS,
 ) -> np.ndarray:
     """Patients × components: the share of twins that match as well, the patient counted in.
 
-    ``people`` is per mode how many patients of all hospitals have each code.
+    Nobody looks at what is not ``asked`` (patients × components): there it is 1.
     """
     cells, starts = tensor.cells, tensor.cells.starts
     indices, values = cells.indices, cells.values.astype(np.float64)
-    with np.errstate(divide="ignore"):
-        logs = [np.log(counts) for counts in people]
+    lots = [_Lot(people) for people in tensor.people_at_positions()]
     score = cells.patient_product(features)
-    better = np.zeros_like(score)
-    for i in range(tensor.patients):
-        mine = slice(starts[i], starts[i + 1])
+    found = np.ones_like(score)
+    for i in np.flatnonzero(asked.any(axis=1)):
+        mine, columns = slice(starts[i], starts[i + 1]), np.flatnonzero(asked[i])
         codes = [np.unique(column, return_inverse=True) for column in indices[mine].T]
+        better = np.zeros(len(columns))
         step = max(1, _ROOM // max(len(values[mine]), 1))
         for first in range(0, twins, step):
             count = min(step, twins - first)
             product = values[mine][None, :, None]
-            for (own, place), log, factor in zip(codes, logs, features, strict=True):
-                product = product * factor[_drawn(log, len(own), count, rng)[:, place]]
-            better[i] += (product.sum(axis=1) >= score[i] * (1.0 - 1e-12)).sum(axis=0)
-    return (better + 1.0) / (twins + 1.0)
+            for (own, place), lot, factor in zip(codes, lots, features, strict=True):
+                drawn = lot.drawn(len(own), count, rng)
+                product = product * factor[:, columns][drawn[:, place]]
+            better += (product.sum(axis=1) >= score[i, columns] * (1.0 - 1e-12)).sum(axis=0)
+        found[i, columns] = (better + 1.0) / (twins + 1.0)
+    return found
 
 
-def _drawn(log: np.ndarray, size: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """``count`` samples of ``size`` codes, none twice, by weight: largest Gumbel keys."""
-    keys = log + rng.gumbel(size=(count, len(log)))
-    return rng.permuted(np.argpartition(-keys, size - 1, axis=1)[:, :size], axis=1)
+class _Lot:
+    """Codes of one mode, to be drawn by how many people have them, none twice."""
+
+    def __init__(self, people: np.ndarray) -> None:
+        self._ends = np.cumsum(people / max(people.sum(), 1.0))
+        with np.errstate(divide="ignore"):
+            self._log = np.log(people)
+
+    def drawn(self, size: int, count: int, rng: np.random.Generator) -> np.ndarray:
+        """``count`` samples of ``size`` codes: the first that differ, of three times as many.
+
+        Where those were not enough, the largest of log-weight plus Gumbel noise: samples of the
+        same kind, at the cost of a number for every code there is.
+        """
+        many = 3 * size + 2
+        lots = np.searchsorted(self._ends, rng.random((count, many)), side="right")
+        lots = np.minimum(lots, len(self._ends) - 1)
+        order = np.argsort(lots, axis=1, kind="stable")
+        ordered = np.take_along_axis(lots, order, axis=1)
+        fresh = np.ones_like(ordered, dtype=bool)
+        fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        first = np.where(fresh, order, many)  # where a code came first; ``many``: it came before
+        places = np.sort(first, axis=1)[:, :size]
+        short = places[:, -1] == many
+        found = np.take_along_axis(lots, np.minimum(places, many - 1), axis=1)
+        if short.any():
+            keys = self._log + rng.gumbel(size=(int(short.sum()), len(self._log)))
+            best = np.argpartition(-keys, size - 1, axis=1)[:, :size]
+            found[short] = rng.permuted(best, axis=1)
+        return found
 
 
 def members(
-    tensor: CountTensor,
-    features: Sequence[np.ndarray],
-    people: Sequence[np.ndarray],
-    rng: np.random.Generator,
-    alpha: float = ALPHA,
+    tensor: CountTensor, features: Sequence[np.ndarray], alpha: float = ALPHA, seed: int = 0
 ) -> np.ndarray:
     """Patients × components: who has which. Patients without a cell have none."""
     gram, _ = regular(gram_of_others(features))
     rows = solve_rows(tensor.cells.patient_product(features), gram, nonnegative=True)
     expected = expected_counts(rows, features)
     noticeable = expected > LEAST_SHARE * expected.sum(axis=1, keepdims=True)
-    return np.asarray(noticeable & (chance(tensor, features, people, rng) <= alpha))
+    rng = np.random.default_rng(seed)
+    return np.asarray(noticeable & (chance(tensor, features, noticeable, rng) <= alpha))
 
 
-def membership_counts(having: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """What a hospital contributes: carriers of each component, patients, patients with none."""
-    weights = np.ones(len(having)) if weights is None else weights
-    none = float(weights @ ~having.any(axis=1))
-    return np.append(weights @ having, [float(weights.sum()), none])
+def counted(having: np.ndarray, resampling: np.ndarray) -> Carriers:
+    """What a hospital contributes; ``resampling`` is patients × resamples."""
+    none = float((~having.any(axis=1)).sum())
+    own = having.sum(axis=0).astype(np.float64)
+    return Carriers(none, own, resampling.T @ having, resampling.sum(axis=0))
+
+
+def expected_counts(patient_factor: np.ndarray, features: Sequence[np.ndarray]) -> np.ndarray:
+    """m_ir = |a_ir| · Π_n Σ_j |A⁽ⁿ⁾_jr|: how many of a patient's counts a phenotype stands for.
+
+    Unlike the bare membership it does not depend on how the factors are scaled.
+    """
+    sums = [np.abs(factor).sum(axis=0) for factor in features]
+    return np.asarray(np.abs(patient_factor) * np.prod(sums, axis=0))

@@ -20,6 +20,7 @@ class Origin:
     """How alike a phenotype is to the nearest one of each hospital's own model."""
 
     similarity: dict[str, float]
+    differs: bool = True  # beyond what a random split of the patients shows
 
     @property
     def hospitals(self) -> tuple[str, ...]:
@@ -43,16 +44,21 @@ class Origin:
             return "Only together: in no hospital’s own model"
         if self.kind == "everywhere":
             return "In every hospital’s own model"
+        if not self.differs:
+            return "Hospitals do not differ in it more than random groups of their patients"
         *first, last = self.hospitals
         return f"In the own model of {', '.join(first) + ' and ' if first else ''}{last}"
 
 
-def origins(solution: Solution, own: Mapping[str, Solution]) -> list[Origin]:
-    """The origin of every component of a solution."""
+def origins(
+    solution: Solution, own: Mapping[str, Solution], differ: np.ndarray | None = None
+) -> list[Origin]:
+    """The origin of every component; without a word on chance, no difference is claimed."""
     nearest = {
         name: similarity_matrix(solution.factors, model.factors).max(axis=1)
         for name, model in own.items()
     }
     rank = len(solution.weights)
-    return [Origin({name: float(np.round(s[r], 6)) for name, s in nearest.items()})
-            for r in range(rank)]  # fmt: skip
+    claimed = np.zeros(rank, dtype=bool) if differ is None else differ
+    return [Origin({name: float(np.round(s[r], 6)) for name, s in nearest.items()},
+                   bool(claimed[r])) for r in range(rank)]  # fmt: skip

@@ -25,8 +25,16 @@ How = Literal["sum", "gather", "unite", "release"]
 """Added blindly; handed to all; united into one sorted list; given to the coordinator."""
 
 Size = int | str
+Stack = tuple[int, int, int]
+"""Models side by side, their columns together, the entries of their Gram matrices together."""
+NO_STACK: Stack = (0, 0, 0)
+
 CODES, RANK, COMPONENTS = "codes", "rank", "components"
 CORE = "core"  # rank to the power of the modes
+SKETCH = "sketch"  # test vectors of a sketch
+MODELS, COLUMNS, GRAMS = "models", "columns", "grams"  # several models side by side in a message
+
+SKETCH_MORE = 10  # test vectors of a sketch beyond the rank
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Sizes:
     codes: tuple[int, ...]  # of every mode, in the protocol's order
     rank: int
     components: int
+    stack: Stack = NO_STACK
 
     def of(self, symbol: Size, mode: int) -> int:
         """A size in numbers, for one mode."""
@@ -43,6 +52,10 @@ class Sizes:
             return symbol
         if symbol == CORE:
             return int(self.rank ** len(self.codes))
+        if symbol == SKETCH:
+            return self.components + SKETCH_MORE
+        if symbol in (MODELS, COLUMNS, GRAMS):
+            return self.stack[(MODELS, COLUMNS, GRAMS).index(symbol)]
         return int(self.codes[mode] if symbol == CODES else getattr(self, symbol))
 
 
@@ -55,7 +68,11 @@ class Plan:
     method: str = "exact"
     ranks: tuple[int, ...] = (10,)
     bias: bool = False
-    fits: int = 1  # starts, halves, ranks: every fit of the study
+    fits: int = 1  # the study's own, and those of other ranks in halves
+    tournaments: int = 0  # of those, how many choose among many starts
+    stacks: tuple[Stack, ...] = ()  # the sets of models that go side by side in one message
+    resampled: int = 0  # iterations with resampled patients
+    bounded: bool = False  # one patient's influence is bounded
     iterations: int = 100
     inner_steps: int = 1
     choices: int = 0  # decisions of an iteration that are sums of their own
@@ -65,7 +82,6 @@ class Plan:
     blind: bool = True
     machines: bool = False  # hospitals are separate machines, whose processes may start again
     evidence: int = 0  # held-out and core questions
-    halves: int = 0  # fits of halves of the patients, by `exact`
     guided: bool = False  # phenotypes in mind, whose codes only some hospitals know
 
 

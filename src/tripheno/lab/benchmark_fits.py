@@ -49,6 +49,8 @@ def fits(
             tol=0.0,
             precision=run.precision,
             track_rmse=run.track_rmse,
+            starts=1,
+            influence="none",
         )
         sums = Maker()
         wall, cpu = time.perf_counter(), time.process_time()

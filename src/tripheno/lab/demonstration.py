@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tripheno.evaluation.recovery import Recovered, recovery
-from tripheno.progress import ProgressLog
 from tripheno.provenance import fingerprint
 from tripheno.records.synthetic import SyntheticNetwork, synthetic_network
 from tripheno.records.synthetic_presets import DEMO_RANK, demo_settings
 from tripheno.report.phenotypes import phenotypes_of
 from tripheno.report.simulated import progress_log, run_logged
-from tripheno.solver.fit import fit
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Solution
-from tripheno.study.makers import Maker
 from tripheno.study.simulation import Announce, Federation, Simulation, assemble
 from tripheno.tensor.count_tensor import CountTensor
-
-STARTS = 16  # one random start often ends in a poorer optimum; `exact` tries them cheaply
-RESTARTS = 3  # the best of them and two more, for every method shown
 
 
 def demonstrate(
@@ -35,11 +28,8 @@ def demonstrate(
     for name, tensor in tensors.items():
         sizes = " × ".join(f"{axis.size} {axis.mode} codes" for axis in tensor.axes)
         say(f"{name}: {tensor.patients:,} patients × {sizes}, {tensor.nonzeros:,} cells")
-    settings = SolverSettings(n_components=DEMO_RANK, restarts=RESTARTS)
+    settings = SolverSettings(n_components=DEMO_RANK, seed=seed)
     with progress_log(federation, settings, folder) as log:
-        say(f"choosing the best of {STARTS} starts")
-        log.stage(f"choosing the best of {STARTS} starts (exact)", STARTS)
-        settings = replace(settings, seed=_best_start(federation, seed, log))
         study = _study(federation, settings, seed)
         result = run_logged(study, folder, started, log, announce)
     return {**result, **_findings(network, federation, result)}
@@ -49,8 +39,7 @@ def _study(federation: Federation, settings: SolverSettings, seed: int) -> Simul
     """`exact` beside the other methods; a hospital alone has the same chance of a good start."""
     inputs = {"synthetic": fingerprint({"preset": "demo", "seed": seed})}
     beside: tuple[Method, ...] = ("central", "trip", "local")
-    own = replace(settings, seed=seed, restarts=STARTS)
-    return Simulation(federation, settings, inputs, beside=beside, own=own)
+    return Simulation(federation, settings, inputs, beside=beside)
 
 
 def _findings(
@@ -76,19 +65,6 @@ def _findings(
         "phenotypes": _phenotype_rows(shown, together),
         "sentences": _sentences(rows, result["comparison"]),
     }
-
-
-def _best_start(federation: Federation, seed: int, log: ProgressLog) -> int:
-    """The seed whose start ends lowest, found by the federation itself with the cheapest method."""
-    settings = SolverSettings(
-        DEMO_RANK, "exact", restarts=STARTS, seed=seed, track_rmse=False, tol=1e-5
-    )
-    names = tuple(federation.tensors)
-    found = fit(
-        federation.tensors, settings, Maker("blind", seed)(names, listen=log.listen),
-        watch=lambda line: log.iteration(line._asdict(), shown=False),
-    )  # fmt: skip
-    return found.settings.seed
 
 
 def _recovered(

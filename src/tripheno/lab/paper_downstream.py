@@ -15,7 +15,7 @@ from tripheno.provenance import provenance
 from tripheno.solver.settings import SolverSettings
 
 COLUMNS = ("data", *Usefulness.__dataclass_fields__)
-STARTS = 3  # for every set of phenotypes, in every fold
+STARTS = 4  # for every set of phenotypes, in every fold
 
 
 def run_downstream(folder: Path, settings: PaperSettings, say: Callable[[str], None]) -> None:
@@ -32,9 +32,8 @@ def run_downstream(folder: Path, settings: PaperSettings, say: Callable[[str], N
     chosen = SolverSettings(
         settings.rank,
         seed=settings.seed,
-        restarts=STARTS,
+        starts=STARTS,
         max_iter=settings.max_iter,
-        track_rmse=False,
     )
     plan = CrossValidation(repeats=settings.repeats, seed=settings.seed)
     found = usefulness(cohort, chosen, plan, say)

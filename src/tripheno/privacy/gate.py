@@ -17,7 +17,7 @@ from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import PROJECTIONS, STATE, VOTES
 from tripheno.exchange.fixed_point import Layout
 from tripheno.exchange.messages import unpack
-from tripheno.exchange.registry import Declaration, Plan, Sizes, messages_of
+from tripheno.exchange.registry import NO_STACK, Declaration, Plan, Sizes, messages_of
 from tripheno.exchange.session import sealed_bytes
 from tripheno.privacy.faults import FAULT
 
@@ -142,8 +142,9 @@ class Gate:
             raise BadMessage("the fields are not the protocol's")
 
     def _check_fields(self, allowed: Declaration, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        for rank, bias in product(self.plan.ranks, {False, self.plan.bias}):
-            sizes = Sizes(tuple(self.codes.values()), rank + int(bias), rank)
+        stacks = self.plan.stacks or (NO_STACK,)
+        for rank, bias, stack in product(self.plan.ranks, {False, self.plan.bias}, stacks):
+            sizes = Sizes(tuple(self.codes.values()), rank + int(bias), rank, stack)
             if any(dict(shapes) == one for one in allowed.allowed(sizes)):
                 return
         raise BadMessage("the fields are not the protocol's")

@@ -16,7 +16,7 @@ from typing import Any
 from tripheno.errors import NotApproved
 from tripheno.exchange.communicator import PROJECTIONS, STATE, VOTES
 from tripheno.exchange.fixed_point import Layout
-from tripheno.exchange.registry import Declaration, Field, How, Plan, Sizes, messages_of
+from tripheno.exchange.registry import NO_STACK, Declaration, Field, How, Plan, Sizes, messages_of
 from tripheno.exchange.session import LONGEST_NAME, sealed_bytes
 from tripheno.privacy.gate import MOST_VOTES
 
@@ -88,7 +88,8 @@ def _most_bytes(one: Declaration, plan: Plan, codes: Mapping[str, int]) -> int:
     if one.opaque is not None:
         return one.opaque(plan, codes)
     rank = max(plan.ranks)
-    sizes = Sizes(tuple(codes[mode] for mode in plan.modes), rank + int(plan.bias), rank)
+    stack = max(plan.stacks, default=NO_STACK, key=lambda one: one[1:])
+    sizes = Sizes(tuple(codes[mode] for mode in plan.modes), rank + int(plan.bias), rank, stack)
     if one.how != "sum" or not plan.blind:
         return CLEAR_HEAD + 8 * (one.numbers(sizes) + MOST_VOTES + PROJECTIONS)
     carried = {VOTES: (MOST_VOTES,), STATE: (PROJECTIONS,)}

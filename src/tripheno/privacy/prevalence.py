@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tripheno.privacy.small_cells import shown_counts
-from tripheno.solver.diagnosis import carriers
 
 MIN_CELL = 11  # counts of people below it are not shown
 
@@ -78,17 +77,11 @@ def _tells(
     )
 
 
-def prevalence_of(
-    patient_factors: Mapping[str, np.ndarray],
-    features: Sequence[np.ndarray],
-    min_cell: int = MIN_CELL,
-) -> list[Prevalence]:
+def prevalence_of(having: Mapping[str, np.ndarray], min_cell: int = MIN_CELL) -> list[Prevalence]:
     """One :class:`Prevalence` per phenotype, where every hospital's patients are at hand."""
-    counts = {
-        name: carriers(factor, features).sum(axis=0) for name, factor in patient_factors.items()
-    }
-    sizes = {name: len(factor) for name, factor in patient_factors.items()}
-    rank = features[0].shape[1]
+    counts = {name: own.sum(axis=0) for name, own in having.items()}
+    sizes = {name: len(own) for name, own in having.items()}
+    rank = next(iter(having.values())).shape[1]
     return [
         shown_prevalence({name: int(c[r]) for name, c in counts.items()}, sizes, min_cell)
         for r in range(rank)
@@ -96,13 +89,13 @@ def prevalence_of(
 
 
 def prevalence_of_sums(
-    totals: Sequence[int], patients: int, min_cell: int = MIN_CELL
+    totals: Sequence[int | None], patients: int, min_cell: int = MIN_CELL
 ) -> list[Prevalence]:
     """One :class:`Prevalence` per phenotype from the sum over all hospitals, and no more."""
 
-    def shown(total: int) -> Prevalence:
-        small = any(0 < people < min_cell for people in (total, patients - total))
-        share = None if small else total / max(patients, 1)
-        return Prevalence({}, {}, None if small else total, min_cell, share)
+    def shown(total: int | None) -> Prevalence:
+        if total is None or any(0 < people < min_cell for people in (total, patients - total)):
+            return Prevalence({}, {}, None, min_cell, None)
+        return Prevalence({}, {}, total, min_cell, total / max(patients, 1))
 
-    return [shown(int(total)) for total in totals]
+    return [shown(total) for total in totals]

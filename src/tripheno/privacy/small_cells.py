@@ -9,26 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from tripheno.tensor.count_tensor import CountTensor
-
-
-def people_at_positions(tensor: CountTensor) -> list[np.ndarray]:
-    """For every feature mode, how many people have a cell at each position."""
-    patient = tensor.patient_of_cell
-    found = []
-    for n, axis in enumerate(tensor.axes):
-        pairs = np.unique(patient * axis.size + tensor.cells.indices[:, n].astype(np.int64))
-        found.append(np.bincount(pairs % axis.size, minlength=axis.size).astype(np.float64))
-    return found
 
 
 def people_per_code(tensor: CountTensor) -> dict[str, dict[str, int]]:
     """Mode → code → people, for the modes that have codes."""
     return {
         axis.mode: {code: int(people[place]) for place, code in axis.known.items()}
-        for axis, people in zip(tensor.axes, people_at_positions(tensor), strict=True)
+        for axis, people in zip(tensor.axes, tensor.people_at_positions(), strict=True)
         if axis.codes is not None
     }
 

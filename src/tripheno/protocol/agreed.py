@@ -35,10 +35,11 @@ from tripheno.protocol.settings_file import (
 from tripheno.provenance import fingerprint
 from tripheno.records.events import CountingRule
 from tripheno.solver.guides import Guide, as_guides
-from tripheno.solver.settings import CONSTRAINTS, METHODS, VARIANTS, SolverSettings
+from tripheno.solver.settings import CONSTRAINTS, INFLUENCES, METHODS, VARIANTS, SolverSettings
 from tripheno.vocabulary.alignment import AlignKind
 
 FORMAT = 1  # of what is hashed
+MOST_RESAMPLES = 50  # more sums over the same patients tell more about single ones
 ALIGNMENTS: tuple[str, ...] = get_args(AlignKind)
 
 
@@ -86,7 +87,7 @@ class Budgets:
 class Evidence:
     """What a study asks besides its phenotypes."""
 
-    halves: int = 1  # times patients are split in two to see whether phenotypes come back
+    resamples: int = 10  # of the patients, to see whether phenotypes come back; 0 for none
     ranks: tuple[int, ...] = ()  # other numbers of phenotypes to weigh
 
 
@@ -151,7 +152,7 @@ class Protocol:
             "budgets": asdict(self.budgets),
             "members": [asdict(member) for member in self.members],
             "coordinator": self.coordinator,
-            "evidence": {"halves": self.evidence.halves, "ranks": list(self.evidence.ranks)},
+            "evidence": {"resamples": self.evidence.resamples, "ranks": list(self.evidence.ranks)},
             "allow_two": self.allow_two,
             "accept_division_leak": self.accept_division_leak,
             "test": self.test,
@@ -235,8 +236,9 @@ def _solver(file: SettingsFile) -> SolverSettings:
         "constraint": file.take("model.constraint", one_of(CONSTRAINTS), default.constraint),
         "tol": file.take("model.tol", number(positive=True), default.tol),
         "bias": file.take("model.bias", truth, default.bias),
+        "influence": file.take("model.influence", one_of(INFLUENCES), default.influence),
     }
-    for name, least in (("seed", 0), ("max_iter", 1), ("restarts", 1)):
+    for name, least in (("seed", 0), ("max_iter", 1), ("starts", 1)):
         given[name] = file.take(f"model.{name}", whole(least), getattr(default, name))
     for name in ("distinctness", "relative_distinctness", "sparsity"):
         check = number(positive=False)
@@ -266,10 +268,12 @@ def _guides(file: SettingsFile) -> tuple[Guide, ...]:
 
 
 def _evidence(file: SettingsFile) -> Evidence:
-    """[evidence]: halves, and ranks as a list of whole numbers."""
+    """[evidence]: resamples, and ranks as a list of whole numbers."""
     ranks: tuple[int, ...] = ()
     ranks = file.take("evidence.ranks", wholes(1), ranks)
-    return Evidence(file.take("evidence.halves", whole(0), Evidence.halves), ranks)
+    return Evidence(
+        file.take("evidence.resamples", whole(0, MOST_RESAMPLES), Evidence.resamples), ranks
+    )
 
 
 def _lists(file: SettingsFile, rule: CountingRule, alignment: str) -> tuple[CodeList, ...]:

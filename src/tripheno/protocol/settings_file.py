@@ -187,12 +187,15 @@ def truth(value: Any) -> bool:
     return value
 
 
-def whole(least: int) -> Check[int]:
-    """A whole number, not smaller than."""
+def whole(least: int, most: int | None = None) -> Check[int]:
+    """A whole number, not smaller than, and not larger."""
+    range_ = f"{least} or more" if most is None else f"{least} to {most}"
 
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"must be a whole number of {least} or more")
+            raise ValueError(f"must be a whole number of {range_}")
+        if most is not None and value > most:
+            raise ValueError(f"must be a whole number of {range_}")
         return value
 
     return check

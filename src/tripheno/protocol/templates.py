@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tripheno.protocol.agreed import Budgets, Member, Operation, Thresholds
+from tripheno.protocol.agreed import Budgets, Evidence, Member, Operation, Thresholds
 from tripheno.solver.settings import SolverSettings
 
 _FEDERATION = """\
@@ -37,7 +37,8 @@ method = "{method}"      # exact; trip is the paper's; local shows each hospital
 # seed = {seed}
 # max_iter = {max_iter}
 # tol = {tol}
-# restarts = {restarts}
+# starts = {starts}                   # of the tournament; 1: one random start
+# influence = "{influence}"         # no patient counts for more than the median one; or none
 # bias = false
 
 # [penalties]
@@ -52,7 +53,7 @@ method = "{method}"      # exact; trip is the paper's; local shows each hospital
 # diagnosis = ["428.0", "428.1"]
 
 [evidence]
-# halves = 1                     # times patients are split in two: do phenotypes come back?
+# resamples = {resamples}                 # of the patients: do phenotypes come back?
 # ranks = [4, 6, 8]              # other numbers of phenotypes to weigh
 
 [thresholds]
@@ -126,6 +127,7 @@ def federation_toml(
         fingerprint=f'{"" if fingerprint else "# "}fingerprint = "{fingerprint}"',
         round_seconds=Operation.round_seconds,
         checkpoint_every=Operation.checkpoint_every,
+        resamples=Evidence.resamples,
         min_cell_count=Thresholds.min_cell_count,
         min_site_patients=Thresholds.min_site_patients,
         max_rounds=Budgets.max_rounds,

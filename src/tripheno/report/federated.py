@@ -17,9 +17,8 @@ from tripheno.privacy.prevalence import Prevalence, prevalence_of_sums, shown_pr
 from tripheno.protocol.agreed import Protocol, protocol_hash, words_of
 from tripheno.provenance import provenance
 from tripheno.report.page import render_page
-from tripheno.report.phenotypes import Evidence, phenotypes_of
+from tripheno.report.phenotypes import Evidence, evidence_of, phenotypes_of, weighed_in_words
 from tripheno.report.run_folder import Run, read_report, write_run
-from tripheno.solver.diagnosis import carriers
 from tripheno.study.program import with_names
 from tripheno.study.result import Findings
 from tripheno.study.simulation import Federation
@@ -39,7 +38,7 @@ def write_coordinator_run(folder: Path, found: Findings, when: Occasion) -> dict
     """The coordinator's folder; its summary."""
     solution = replace(found.solution, axes=with_names(found.solution.axes, found.named))
     fewest = when.protocol.thresholds.min_cell_count
-    prevalence = prevalence_of_sums(solution.carriers or (), solution.patients, fewest)
+    prevalence = prevalence_of_sums(found.weighed.carriers, solution.patients, fewest)
     return _write(folder, replace(found, solution=solution), {}, prevalence, when)
 
 
@@ -47,9 +46,8 @@ def write_hospital_run(
     folder: Path, name: str, tensor: CountTensor, found: Findings, when: Occasion
 ) -> dict[str, Any]:
     """A hospital's own folder; its summary."""
-    solution, fewest = found.solution, when.protocol.thresholds.min_cell_count
-    shown = solution.patient_factors[name][:, : solution.settings.n_components]
-    counts = carriers(shown, solution.factors).sum(axis=0)
+    fewest = when.protocol.thresholds.min_cell_count
+    counts = found.weighed.having[name].sum(axis=0)
     prevalence = [
         shown_prevalence({name: int(count)}, {name: tensor.patients}, fewest) for count in counts
     ]
@@ -68,8 +66,8 @@ def _write(
     federation = Federation(
         tensors, solution.axes, found.alignment_seconds, protocol.alignment, found.codes_removed
     )
-    halves = None if found.halves_match is None else list(found.halves_match)
-    evidence = Evidence(None, prevalence, list(solution.component_match) or None, halves)
+    match = list(solution.component_match) or None
+    evidence = Evidence(None, prevalence, match, **weighed_in_words(found.weighed))
     made = Run(
         solution,
         federation,
@@ -77,6 +75,12 @@ def _write(
         provenance(protocol.to_dict(), {}),
         time.time() - when.started,
         sums="blind",
+        evidence=evidence_of(
+            found.weighed,
+            protocol.evidence.resamples,
+            solution.patients,
+            protocol.thresholds.min_cell_count,
+        ),
         members=protocol.names,
         extra={
             "run": when.run,

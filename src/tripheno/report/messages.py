@@ -27,8 +27,13 @@ def what_left(run: dict[str, Any]) -> list[dict[str, str]]:
 
 def _planned(run: dict[str, Any]) -> Iterable[Declaration]:
     plan = plan_of(
-        SolverSettings(run["rank"], run["method"]), run["modes"][1:], len(run["hospitals"]),
-        alignment=run.get("align"), counts=COUNTS, blind=run.get("sums") == "blind",
+        SolverSettings(
+            run["rank"], run["method"],
+            starts=run.get("starts", 1), influence=run.get("influence", "none"),
+        ),
+        run["modes"][1:], len(run["hospitals"]),
+        resamples=run.get("evidence", {}).get("resamples", 0), alignment=run.get("align"),
+        counts=COUNTS, blind=run.get("sums") == "blind",
     )  # fmt: skip
     return messages_of(plan)
 

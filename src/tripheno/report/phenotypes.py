@@ -12,10 +12,12 @@ import numpy as np
 
 from tripheno.errors import TriphenoWarning
 from tripheno.evaluation.grades import PARTLY_FROM, STABLE_FROM
+from tripheno.evaluation.intervals import Interval
 from tripheno.evaluation.origin import Origin
-from tripheno.privacy.prevalence import Prevalence
+from tripheno.privacy.prevalence import MIN_CELL, Prevalence, prevalence_of_sums
 from tripheno.solver.guides import followed, guide_columns
 from tripheno.solver.solution import Solution
+from tripheno.study.evidence import Weighed
 from tripheno.tensor.factors import leading_positions, similarity_matrix
 from tripheno.vocabulary.axis import Axis
 
@@ -99,10 +101,11 @@ class Phenotype:
     origin: Origin | None = None
     prevalence: Prevalence | None = None
     guided: Guided | None = None
-    stability: float | None = None  # mean factor match with the other starts
-    stability_halves: float | None = None  # and with models of halves of the patients
+    stability: float | None = None  # the least match with finalists as good as the best
+    stability_resamples: float | None = None  # the match reached in 90 % of resamples
     grade: str | None = None  # stable, partly or unstable; None: not examined
     effective_patients: float | None = None  # behind the phenotype, long stays counted as one
+    named: bool = True  # whether enough patients stand behind it to be called by its codes
     interval: tuple[float, float] | None = None  # of the share of patients who have it
     led_by: str = ""  # its most telling codes, such that no two phenotypes are led alike
     review: Review = Review()
@@ -111,13 +114,15 @@ class Phenotype:
     def title(self) -> str:
         """A name that people gave, else its leading codes; of an unstable one no more than those.
 
-        A guide's name holds while the data follow the guide.
+        A guide's name holds while the data follow the guide. Codes do not name a phenotype that too
+        few patients stand behind: they would point at them.
         """
         if self.name:
             return self.name
         if self.guided and self.guided.followed:
             return self.guided.name
         led = self.led_by or next(iter(_telling(self)), "empty")
+        led = led if self.named else f"phenotype {self.number} of too few patients"
         return f"unstable: {led}" if self.grade == "unstable" else led
 
     @property
@@ -143,10 +148,43 @@ class Evidence:
     origins: list[Origin] | None = None
     prevalence: list[Prevalence] | None = None
     stability: list[float] | None = None
-    stability_halves: list[float] | None = None
+    stability_resamples: list[float] | None = None
     grades: list[str] | None = None
     effective_patients: list[float] | None = None
+    named: list[bool] | None = None
     intervals: list[tuple[float, float]] | None = None  # of the share of patients
+    code_intervals: Sequence[Interval] = ()  # per mode, codes × components
+
+
+def evidence_of(
+    weighed: Weighed, resamples: int, patients: int, fewest: int = MIN_CELL
+) -> dict[str, Any]:
+    """What ``run.json`` says of the evidence as a whole; nothing of fewer people."""
+    grades = [one.grade for one in weighed.grades]
+    (without,) = prevalence_of_sums([weighed.without], patients, fewest)
+    return {
+        "resamples": resamples if grades else 0,
+        "stable": grades.count("stable"),
+        "partly": grades.count("partly"),
+        "unstable": grades.count("unstable"),
+        "patients_without": without.total,
+        "share_without": without.total_share,
+    }
+
+
+def weighed_in_words(weighed: Weighed) -> dict[str, Any]:
+    """What speaks for phenotypes, as :class:`Evidence` has it."""
+    share = weighed.prevalence
+    return {
+        "stability_resamples": [one.resamples for one in weighed.grades] or None,
+        "grades": [str(one.grade) for one in weighed.grades] or None,
+        "effective_patients": list(weighed.effective),
+        "named": [one.named for one in weighed.grades] or None,
+        "intervals": None if share is None else [
+            (float(low), float(high)) for low, high in zip(share.low, share.high, strict=True)
+        ],
+        "code_intervals": weighed.intervals,
+    }  # fmt: skip
 
 
 def phenotypes_of(
@@ -164,8 +202,11 @@ def phenotypes_of(
     found = []
     for r, weight in enumerate(solution.weights):
         codes, unknown = {}, {}
-        for axis, factor, part in zip(solution.axes, solution.factors, specific, strict=True):
-            codes[axis.mode] = tuple(_ranked(axis, factor[:, r], part[:, r]))
+        for n, axis in enumerate(solution.axes):
+            column, part = solution.factors[n][:, r], specific[n][:, r]
+            ends = evidence.code_intervals[n] if evidence.code_intervals else None
+            between = None if ends is None else (ends.low[:, r], ends.high[:, r])
+            codes[axis.mode] = tuple(_ranked(axis, column, part, between))
             unknown[axis.mode] = _unknown(codes[axis.mode], axis)
         nearest = int(alike[r].argmax())
         found.append(
@@ -181,10 +222,11 @@ def phenotypes_of(
                 origin=_at(evidence.origins, r),
                 prevalence=_at(evidence.prevalence, r),
                 stability=_at(evidence.stability, r),
-                stability_halves=_at(evidence.stability_halves, r),
+                stability_resamples=_at(evidence.stability_resamples, r),
                 grade=_at(evidence.grades, r),
                 effective_patients=_at(evidence.effective_patients, r),
-                interval=_at(evidence.intervals, r),
+                named=True if evidence.named is None else evidence.named[r],
+                interval=_shown_interval(evidence, r),
             )
         )
     return led_apart([replace(p, grade=p.grade or grade_of(p)) for p in found])
@@ -194,12 +236,18 @@ def _at(values: Sequence[T] | None, r: int) -> T | None:
     return values[r] if values else None
 
 
+def _shown_interval(evidence: Evidence, r: int) -> tuple[float, float] | None:
+    """None where the count is withheld: an interval around it would tell it."""
+    counted = _at(evidence.prevalence, r)
+    return None if counted and counted.total is None else _at(evidence.intervals, r)
+
+
 def grade_of(phenotype: Phenotype) -> str | None:
-    """The worse of what other starts and halves of the patients say; none if neither was tried."""
-    known = (phenotype.stability, phenotype.stability_halves)
-    worst = min((one for one in known if one is not None), default=None)
-    if worst is None:
+    """What finalists and resamples say together; none where nothing was resampled."""
+    if phenotype.stability_resamples is None:
         return None
+    starts = 1.0 if phenotype.stability is None else phenotype.stability
+    worst = min(starts, phenotype.stability_resamples)
     return "stable" if worst >= STABLE_FROM else "partly" if worst >= PARTLY_FROM else "unstable"
 
 
@@ -275,7 +323,12 @@ def specificity(factor: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(held, total, out=np.zeros_like(held), where=total > 0.0))
 
 
-def _ranked(axis: Axis, column: np.ndarray, specific: np.ndarray) -> Iterable[RankedCode]:
+def _ranked(
+    axis: Axis,
+    column: np.ndarray,
+    specific: np.ndarray,
+    between: tuple[np.ndarray, np.ndarray] | None,
+) -> Iterable[RankedCode]:
     """The codes with the largest weights, cut where they hold most of the column."""
     total = float(np.abs(column).sum())
     for position in leading_positions(column):
@@ -283,7 +336,11 @@ def _ranked(axis: Axis, column: np.ndarray, specific: np.ndarray) -> Iterable[Ra
         share = abs(float(column[position])) / total
         weight = float(column[position])
         name = axis.name(int(position))
-        yield RankedCode(int(position), code, name, weight, share, float(specific[position]))
+        ends = None
+        if between is not None:
+            low, high = (min(1.0, float(end[position]) / total) for end in between)
+            ends = (low, high)
+        yield RankedCode(int(position), code, name, weight, share, float(specific[position]), ends)
 
 
 def _unknown(ranked: tuple[RankedCode, ...], axis: Axis) -> Unknown:
@@ -307,14 +364,13 @@ def to_plain(phenotype: Phenotype) -> dict[str, Any]:
         "overlap": asdict(phenotype.overlap) if phenotype.overlap else None,
         "unknown": {mode: asdict(unknown) for mode, unknown in phenotype.unknown.items()},
         "guided": asdict(phenotype.guided) if phenotype.guided else None,
-        "origin": {"kind": origin.kind, "text": origin.text, "similarity": origin.similarity}
-        if origin
-        else None,
+        "origin": {"kind": origin.kind, "text": origin.text, **asdict(origin)} if origin else None,
         "prevalence": asdict(phenotype.prevalence) if phenotype.prevalence else None,
         "stability": phenotype.stability,
-        "stability_halves": phenotype.stability_halves,
+        "stability_resamples": phenotype.stability_resamples,
         "grade": phenotype.grade,
         "effective_patients": phenotype.effective_patients,
+        "named": phenotype.named,
         "interval": phenotype.interval,
         "led_by": phenotype.led_by,
         "codes": {
@@ -341,12 +397,13 @@ def from_plain(plain: Mapping[str, Any]) -> Phenotype:
         overlap=_made(Overlap, overlap) if overlap else None,
         unknown={mode: _made(Unknown, unknown) for mode, unknown in plain["unknown"].items()},
         guided=_made(Guided, guided) if guided else None,
-        origin=Origin(dict(origin["similarity"])) if origin else None,
+        origin=_made(Origin, origin) if origin else None,
         prevalence=_made(Prevalence, prevalence) if prevalence else None,
         stability=plain["stability"],
-        stability_halves=plain.get("stability_halves"),
+        stability_resamples=plain.get("stability_resamples"),
         grade=plain.get("grade"),
         effective_patients=plain.get("effective_patients"),
+        named=plain.get("named", True),
         interval=_pair(plain),
         led_by=plain.get("led_by", ""),
     )

@@ -39,6 +39,7 @@ class Run:
     sums: str = "plain"
     comparison: Mapping[str, Any] = field(default_factory=dict)  # methods and models side by side
     members: tuple[str, ...] = ()  # of a real federation, where their own counts are not known
+    evidence: Mapping[str, Any] = field(default_factory=dict)  # how sure, as a whole
     extra: Mapping[str, Any] = field(default_factory=dict)  # more for ``run.json``
 
     def summary(self) -> dict[str, Any]:
@@ -52,6 +53,9 @@ class Run:
             "rank": settings.n_components,
             "constraint": settings.constraint,
             "seed": settings.seed,
+            "starts": settings.starts,
+            "influence": settings.influence,
+            "evidence": dict(self.evidence),
             "sums": self.sums,
             "align": self.federation.align,
             "codes_removed": self.federation.codes_removed,

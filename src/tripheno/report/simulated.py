@@ -15,7 +15,6 @@ from tripheno.errors import SettingsError
 from tripheno.evaluation.communication import MEGABYTE
 from tripheno.evaluation.comparison import compare, share_out
 from tripheno.evaluation.origin import origins
-from tripheno.evaluation.stability import matched
 from tripheno.files import write_text
 from tripheno.privacy.audit import AuditLog
 from tripheno.privacy.prevalence import prevalence_of
@@ -23,7 +22,7 @@ from tripheno.progress import ProgressLog, Status
 from tripheno.provenance import file_fingerprint, provenance
 from tripheno.report.models_table import models_table
 from tripheno.report.page import render_page
-from tripheno.report.phenotypes import Evidence, phenotypes_of
+from tripheno.report.phenotypes import Evidence, evidence_of, phenotypes_of, weighed_in_words
 from tripheno.report.run_folder import Run, read_report, write_run
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Solution
@@ -159,6 +158,7 @@ def _run_of(
     started: float,
 ) -> Run:
     method, central = solution.settings.method, beside.solutions.get("central")
+    weighed = beside.weighed[method]
     own = beside.own
     pairs = {}
     if central is not None:
@@ -166,10 +166,10 @@ def _run_of(
         if "local" in beside.solutions:
             pairs["local"] = compare(beside.solutions["local"], central)
     evidence = Evidence(
-        origins(solution, own) if own else None,
-        prevalence_of(_memberships(solution, study.federation), solution.factors),
+        origins(solution, own, beside.differ.get(method)) if own else None,
+        prevalence_of(_by_hospital(weighed.having, study.federation)),
         list(solution.component_match) or None,
-        [float(one) for one in matched(solution, beside.halves)] if beside.halves else None,
+        **weighed_in_words(weighed),
     )
     return Run(
         solution,
@@ -179,6 +179,7 @@ def _run_of(
         time.perf_counter() - started,
         pairs,
         sums="plain" if method == "central" else study.sums_kind,
+        evidence=evidence_of(weighed, study.resamples, solution.patients),
         comparison={
             "methods": rows,
             "table": models_table(solution, central, own) if own else None,
@@ -186,11 +187,10 @@ def _run_of(
     )
 
 
-def _memberships(solution: Solution, federation: Federation) -> dict[str, np.ndarray]:
+def _by_hospital(having: Mapping[str, np.ndarray], federation: Federation) -> dict[str, np.ndarray]:
     """Patients by hospital; the central model keeps them in one pile, in the hospitals' order."""
     sizes = [tensor.patients for tensor in federation.tensors.values()]
-    pile = np.concatenate(list(solution.patient_factors.values()))[:, : len(solution.weights)]
-    parts = np.split(pile, np.cumsum(sizes)[:-1])
+    parts = np.split(np.concatenate(list(having.values())), np.cumsum(sizes)[:-1])
     return dict(zip(federation.tensors, parts, strict=True))
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from tripheno.errors import BadMessage
+from tripheno.solver import tournament
+from tripheno.solver.acceleration import Momentum
 from tripheno.solver.hospital import HospitalState
 from tripheno.solver.loop import Checkpoint, Keep, Members, Outcome
 from tripheno.solver.messages import Measures, Totals
 from tripheno.solver.method import Method
+from tripheno.solver.race import Race
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Iteration
+from tripheno.solver.stopping import Quiet
+from tripheno.solver.tournament import Contestant, Tournament
 from tripheno.tensor.count_tensor import CountTensor
 
 Arrays = dict[str, np.ndarray]
+FAR = 1e300  # stands for a Ψ that is not known yet
 ABSENT = -1.0  # stands for None in a history: errors and residuals are not negative
 _SHARED = ("shared_factors", "split_factors", "split_dual", "last_factors", "typical")
 _HOSPITAL = ("shared_factors", "local_factors", "consensus_dual", "penalties")
@@ -39,6 +45,12 @@ class Store(Protocol):
     def keeper(self, members: Members) -> Keep:
         """What is called between two iterations."""
 
+    def race(self, members: Members) -> Race | None:
+        """Where to go on with this fit's tournament; None: from its beginning."""
+
+    def race_keeper(self, members: Members) -> Callable[[Race], None]:
+        """What is called between two iterations of a tournament."""
+
 
 def checkpoint_arrays(checkpoint: Checkpoint) -> Arrays:
     """What every hospital knows alike: feature factors and sums, nothing of one hospital."""
@@ -49,10 +61,11 @@ def checkpoint_arrays(checkpoint: Checkpoint) -> Arrays:
     found["totals"] = _totals_array(state.totals)
     found["whole"] = np.array([state.changed, state.iteration, state.singular, checkpoint.quiet])
     found["judged_singular"] = np.array(int(checkpoint.singular))
-    found["numbers"] = np.array([state.penalty, *checkpoint.relative_residuals])
+    numbers = [state.penalty, *checkpoint.relative_residuals, state.slope, min(state.moved, 1.0)]
+    found["numbers"] = np.array(numbers)
     found["dual_residual"] = np.array(state.dual_residual, dtype=np.float64)
     found["history"] = _history_array(checkpoint.history)
-    return found
+    return {**found, **_finalists(checkpoint.finalists)}
 
 
 def checkpoint_of(arrays: Mapping[str, np.ndarray], method: Method) -> Checkpoint:
@@ -60,13 +73,15 @@ def checkpoint_of(arrays: Mapping[str, np.ndarray], method: Method) -> Checkpoin
     try:
         totals = _totals(arrays["totals"])
         changed, iteration, singular, quiet = (int(value) for value in arrays["whole"])
-        penalty, primal, dual = (float(value) for value in arrays["numbers"])
+        penalty, primal, dual, slope, moved = (float(value) for value in arrays["numbers"])
         parts: dict[str, Any] = {name: _tuple(arrays, name) for name in _SHARED}
         state = replace(
             method.start(parts["shared_factors"], totals),
             changed=changed,
             scale=arrays.get("scale"),
             penalty=penalty,
+            slope=slope,
+            moved=moved,
             iteration=iteration,
             dual_residual=tuple(float(value) for value in arrays["dual_residual"]),
             singular=bool(singular),
@@ -76,7 +91,57 @@ def checkpoint_of(arrays: Mapping[str, np.ndarray], method: Method) -> Checkpoin
         judged = bool(arrays["judged_singular"])
     except (KeyError, ValueError, TypeError):
         raise BadMessage("a checkpoint that cannot be read") from None
-    return Checkpoint(state, history, (primal, dual), quiet, judged)
+    return Checkpoint(state, history, (primal, dual), quiet, judged, _finalists_of(arrays))
+
+
+def race_arrays(race: Race) -> Arrays:
+    """Where a tournament stands: feature factors and sums, nothing of one hospital."""
+    field = race.field
+    found: Arrays = {}
+    for s, one in enumerate(field.contestants):
+        found |= _numbered(f"point-{s}", one.point)
+        found |= _numbered(f"best-{s}", one.momentum.factors)
+    for s, factors in enumerate(race.found):
+        found |= _numbered(f"found-{s}", factors)
+    found |= _finalists(race.finalists)
+    kinds = [tournament.KINDS.index(one.kind) for one in field.contestants]
+    found["contestants"] = np.array([[one.number for one in field.contestants], kinds])
+    found["momenta"] = np.array(
+        [[m.objective, m.step, m.ceiling] for m in (one.momentum for one in field.contestants)]
+    )
+    found["whole"] = np.array([field.rank, field.iteration, race.quiet.iterations])
+    quiet = race.quiet
+    found["quiet"] = np.array([quiet.objective, quiet.kkt, quiet.moved])
+    found["objectives"], found["scores"] = np.array(race.objectives), np.array(race.scores)
+    found["history"] = _history_array(race.history)
+    return {name: np.nan_to_num(array, posinf=FAR) if array.dtype.kind == "f" else array
+            for name, array in found.items()}  # fmt: skip
+
+
+def race_of(arrays: Mapping[str, np.ndarray]) -> Race:
+    """The tournament that was kept."""
+    rank, iteration, quiet = (int(value) for value in arrays["whole"])
+    momenta = np.where(arrays["momenta"] >= FAR, np.inf, arrays["momenta"])
+    contestants = tuple(
+        Contestant(
+            int(number), tournament.KINDS[int(kind)],
+            Momentum(_tuple(arrays, f"best-{s}"), *(float(value) for value in momenta[s])),
+            _tuple(arrays, f"point-{s}"),
+        )
+        for s, (number, kind) in enumerate(arrays["contestants"].T)
+    )  # fmt: skip
+    objectives = tuple(float(value) for value in arrays["objectives"])
+    scores = tuple(float(value) for value in arrays["scores"])
+    last = np.where(arrays["quiet"] >= FAR, np.inf, arrays["quiet"])
+    return Race(
+        Tournament(rank, contestants, iteration),
+        tuple(_tuple(arrays, f"found-{s}") for s in range(len(objectives))),
+        objectives,
+        _finalists_of(arrays),
+        scores,
+        Quiet(quiet, *(float(value) for value in last)),
+        tuple(_line(row) for row in arrays["history"]),
+    )
 
 
 def outcome_arrays(outcome: Outcome) -> Arrays:
@@ -84,7 +149,10 @@ def outcome_arrays(outcome: Outcome) -> Arrays:
     measures = outcome.measures
     return {
         **_tuples(outcome, ("factors",)),
-        "measures": np.array([measures.squared_error, measures.squared_error_nonzeros]),
+        **_finalists(outcome.finalists),
+        "measures": np.array(
+            [measures.squared_error, measures.raw_error, measures.raw_error_nonzeros]
+        ),
         "patient_gram": measures.patient_gram,
         "totals": _totals_array(outcome.totals),
         "numbers": np.array([outcome.objective, outcome.seconds_shared]),
@@ -96,11 +164,11 @@ def outcome_arrays(outcome: Outcome) -> Arrays:
 
 def outcome_of(arrays: Mapping[str, np.ndarray]) -> Outcome:
     """The finished fit that was kept."""
-    error, at_cells = arrays["measures"]
+    error, raw, at_cells = (float(one) for one in arrays["measures"])
     converged, singular, *guided = (int(value) for value in arrays["whole"])
     return Outcome(
         factors=_tuple(arrays, "factors"),
-        measures=Measures(float(error), float(at_cells), arrays["patient_gram"]),
+        measures=Measures(error, raw, at_cells, arrays["patient_gram"]),
         totals=_totals(arrays["totals"]),
         objective=float(arrays["numbers"][0]),
         history=tuple(_line(row) for row in arrays["history"]),
@@ -109,6 +177,7 @@ def outcome_of(arrays: Mapping[str, np.ndarray]) -> Outcome:
         singular=bool(singular),
         seconds_shared=float(arrays["numbers"][1]),
         guided=tuple(guided),
+        finalists=_finalists_of(arrays),
     )
 
 
@@ -159,6 +228,21 @@ def hospital_state(
     if (patients, *sizes) != tensor.shape:
         raise BadMessage("a checkpoint of other data", fix="start the study again")
     return state
+
+
+def _finalists(models: Sequence[tuple[np.ndarray, ...]]) -> Arrays:
+    found: Arrays = {"finalists": np.array(len(models))}
+    for s, factors in enumerate(models):
+        found |= _numbered(f"finalist-{s}", factors)
+    return found
+
+
+def _finalists_of(arrays: Mapping[str, np.ndarray]) -> tuple[tuple[np.ndarray, ...], ...]:
+    return tuple(_tuple(arrays, f"finalist-{s}") for s in range(int(arrays["finalists"])))
+
+
+def _numbered(name: str, parts: Sequence[np.ndarray]) -> Arrays:
+    return {f"{name}.{n}": np.asarray(part) for n, part in enumerate(parts)}
 
 
 def _tuples(state: object, names: tuple[str, ...]) -> Arrays:

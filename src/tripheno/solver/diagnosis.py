@@ -1,7 +1,7 @@
 """Questions about a finished model, each answered by one sum over the hospitals.
 
-Who carries a phenotype, how well unseen counts are predicted, whether the core is consistent: a
-hospital works on its own patients and contributes numbers whose shape follows from the rank.
+How well unseen counts are predicted, whether the core is consistent: a hospital works on its own
+patients and contributes numbers whose shape follows from the rank.
 """
 
 from __future__ import annotations
@@ -13,82 +13,12 @@ import numpy as np
 
 from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
-from tripheno.exchange.registry import COMPONENTS, CORE, RANK, declared, shaped
+from tripheno.exchange.registry import CORE, RANK, declared, shaped
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
 from tripheno.tensor.rows import solve_rows
 
-LEAST_COUNTS = 3.0  # a phenotype must account for this many of a patient's counts
 RIDGE = 0.1  # of the mean of diag ΠᵀΠ: memberships told from few seen codes must not explode
-LEAST_SHARE = 0.1  # and for this share of all counts the model expects of the patient
-
-
-# ── who carries a phenotype ───────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class MembershipRule:
-    """The rule by which a patient has a phenotype."""
-
-    least_counts: float = LEAST_COUNTS
-    least_share: float = LEAST_SHARE
-
-
-@declared(
-    "carriers", "phenotypes: how many patients have each, all hospitals together", lambda _plan: 1
-)
-@dataclass(frozen=True)
-class Carriers(Contribution):
-    """How many patients have each phenotype."""
-
-    carriers: np.ndarray = shaped(COMPONENTS)
-
-
-def expected_counts(patient_factor: np.ndarray, features: Sequence[np.ndarray]) -> np.ndarray:
-    """m_ir = |a_ir| · Π_n Σ_j |A⁽ⁿ⁾_jr|: how many of a patient's counts a phenotype stands for.
-
-    Unlike the bare membership it does not depend on how the factors are scaled.
-    """
-    sums = [np.abs(factor).sum(axis=0) for factor in features]
-    return np.asarray(np.abs(patient_factor) * np.prod(sums, axis=0))
-
-
-def carriers(
-    patient_factor: np.ndarray,
-    features: Sequence[np.ndarray],
-    rule: MembershipRule | None = None,
-) -> np.ndarray:
-    """Which patient (row) has which phenotype (column).
-
-    A patient has a phenotype that stands for at least 3 of the patient's counts and at least a
-    tenth of all counts that the model expects of the patient.
-    """
-    rule = rule or MembershipRule()
-    counts = expected_counts(patient_factor, features)
-    share = rule.least_share * counts.sum(axis=1, keepdims=True)
-    return np.asarray(counts >= np.maximum(share, rule.least_counts))
-
-
-def own_carriers(
-    patient_factor: np.ndarray, features: Sequence[np.ndarray], rank: int, rule: MembershipRule
-) -> Carriers:
-    """One hospital's count; a bias, the column after the last phenotype, is no phenotype."""
-    shown = [factor[:, :rank] for factor in features]
-    return Carriers(carriers(patient_factor[:, :rank], shown, rule).sum(axis=0).astype(np.float64))
-
-
-def count_carriers(
-    federation: Communicator,
-    patients: Mapping[str, np.ndarray],
-    features: Sequence[np.ndarray],
-    rank: int,
-) -> np.ndarray:
-    """Patients of all hospitals who have each phenotype of the model just finished."""
-    rule = MembershipRule()
-    total = federation.sum(
-        "carriers", lambda name: own_carriers(patients[name], features, rank, rule)
-    ).value
-    return np.asarray(np.rint(total.carriers), dtype=np.int64)
 
 
 # ── are unseen counts predicted ────────────────────────────────────────────────────────────────

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
-from tripheno.errors import BadShape, EmptyComponent, NotConverged, SettingsError, SingularGram
+from tripheno.errors import (
+    BadShape,
+    EmptyComponent,
+    EmptyTensor,
+    NotConverged,
+    SettingsError,
+    SingularGram,
+)
 from tripheno.exchange.communicator import Communicator, in_clear
+from tripheno.solver import hospital
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.loop import (
     Members,
     Outcome,
     Watch,
+    brought_into_order,
     costs_of,
     first_factors,
     rmse_of,
     run_rounds,
 )
+from tripheno.solver.messages import Totals
 from tripheno.solver.method import Exact, Method
+from tripheno.solver.race import Finish, first_race, run_race
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Solution
 from tripheno.solver.trip import Trip
 from tripheno.tensor.count_tensor import CountTensor, pooled
+from tripheno.tensor.factors import match_components, similarity_matrix
 from tripheno.vocabulary.axis import Axis
+
+NEAR_BEST = 0.01  # finalists this close to the lowest Ψ are as good as the best
 
 
 def method_of(settings: SolverSettings, axes: Sequence[Axis] = ()) -> Method:
@@ -61,19 +77,92 @@ def solve_federated(
         federation = in_clear(tensors)
     federation = federation or in_clear(tensors)
     members = Members.of(federation, dict(tensors), settings, label)
-    factors = start if start is not None else first_factors(axes, settings)
-    method = method_of(settings, axes)
     outcome = None if store is None else store.outcome(members)
     if outcome is None:
-        resume = None if store is None else store.resume(members, method)
-        keep = None if store is None else store.keeper(members)
-        outcome = run_rounds(method, members, factors, watch, keep=keep, resume=resume)
+        outcome = _solved(members, axes, settings, start=start, watch=watch, store=store)
         if store is not None:
             store.finished(members, outcome)
     solution = solution_of(outcome, members, axes, settings)
     if settings.method == "central" and len(given) > 1:
         return replace(solution, costs=_cost_of_pooling(solution.costs, given))
     return solution
+
+
+def _solved(
+    members: Members,
+    axes: tuple[Axis, ...],
+    settings: SolverSettings,
+    *,
+    start: tuple[np.ndarray, ...] | None,
+    watch: Watch | None,
+    store: Store | None,
+) -> Outcome:
+    """From the start given, from one random start, or from the best of a tournament."""
+    factors, method = first_factors(axes, settings), method_of(settings, axes)
+    resume = None if store is None else store.resume(members, method)
+    keep = None if store is None else store.keeper(members)
+    if start is not None or settings.starts == 1 or resume is not None:
+        first = factors if start is None else start
+        return run_rounds(method, members, first, watch, keep=keep, resume=resume)
+    totals, _ = members.sum("totals", hospital.begin, factors)
+    if totals.nonzeros == 0:
+        raise EmptyTensor("The federation's tensor has no cell")
+    race = None if store is None else store.race(members)
+    finish = run_race(
+        members, race or first_race(members, axes, settings), totals, settings, watch=watch,
+        keep=None if store is None else store.race_keeper(members),
+    )  # fmt: skip
+    if settings.plain:
+        return _finished(members, totals, settings, finish)
+    # finalists of another problem than the one asked for say nothing about its phenotypes
+    finalists = near_best(finish) if replace(settings, method="exact").plain else ()
+    first = led_by(finish.factors, factors, settings)
+    return run_rounds(method, members, first, watch, keep=keep, finalists=finalists)
+
+
+def _finished(
+    members: Members, totals: Totals, settings: SolverSettings, finish: Finish
+) -> Outcome:
+    """The tournament's best start, which was fitted to its end, in order and measured."""
+    factors, measures, _, decided = brought_into_order(
+        members, finish.factors, settings, {"stop": finish.quiet.converged}
+    )
+    limit = f"the limit of {settings.max_iter} iterations was reached, {finish.quiet.text}"
+    return Outcome(
+        factors, measures, totals, measures.squared_error, finish.history, decided["stop"],
+        "objective, slopes and factors stood still twice in a row" if decided["stop"] else limit,
+        singular=False,
+        seconds_shared=time.perf_counter() - members.started - members.seconds,
+        finalists=near_best(finish),
+    )  # fmt: skip
+
+
+def near_best(finish: Finish) -> tuple[tuple[np.ndarray, ...], ...]:
+    """The finalists whose Ψ is within 1 % of the lowest: none of them is the wrong answer."""
+    lowest = min(finish.scores)
+    pairs = zip(finish.finalists, finish.scores, strict=True)
+    return tuple(factors for factors, score in pairs if score <= (1.0 + NEAR_BEST) * lowest)
+
+
+def led_by(
+    best: tuple[np.ndarray, ...], first: tuple[np.ndarray, ...], settings: SolverSettings
+) -> tuple[np.ndarray, ...]:
+    """The tournament's best as a start of a problem with more to it.
+
+    A bias begins flat. Guided components begin from their codes, instead of those of the best that
+    are most like them.
+    """
+    guided = len(settings.guides)
+    if guided:
+        alike = similarity_matrix(tuple(f[:, :guided] for f in first), best)
+        _, taken = linear_sum_assignment(-alike)
+        rest = [r for r in range(settings.n_components) if r not in taken]
+        best = tuple(
+            np.column_stack([f[:, :guided], b[:, rest]]) for f, b in zip(first, best, strict=True)
+        )
+    if settings.bias:
+        best = tuple(np.column_stack([b, f[:, -1:]]) for f, b in zip(first, best, strict=True))
+    return best
 
 
 def _cost_of_pooling(costs: Costs, tensors: Mapping[str, CountTensor]) -> Costs:
@@ -90,7 +179,7 @@ def solution_of(
     """The outcome in a reader's terms, with every warning said aloud."""
     shown = settings.n_components
     weights = np.sqrt(np.maximum(np.diag(outcome.measures.patient_gram)[:shown], 0.0))
-    notes = _warn(outcome, weights, settings)
+    notes, match = _warn(outcome, weights, settings), _agreement(outcome, shown)
     return Solution(
         settings=settings,
         axes=axes,
@@ -108,8 +197,18 @@ def solution_of(
         squared_norm=outcome.totals.squared_norm,
         notes=notes,
         guided=outcome.guided,
+        finalists=outcome.finalists,
         patient_factors={name: state.patients for name, state in members.states.items()},
+        restart_match=tuple(float(one) for one in match.mean(axis=1)) if len(match) > 1 else (),
+        component_match=tuple(float(one) for one in match.min(axis=0)) if len(match) > 1 else (),
     )
+
+
+def _agreement(outcome: Outcome, shown: int) -> np.ndarray:
+    """Finalists × components: how alike each is to its partner in the result."""
+    best = tuple(factor[:, :shown] for factor in outcome.factors)
+    found = [match_components(best, other).similarity for other in outcome.finalists]
+    return np.array(found).reshape(len(found), shown)
 
 
 def _warn(outcome: Outcome, weights: np.ndarray, settings: SolverSettings) -> tuple[str, ...]:

@@ -105,6 +105,8 @@ def propose(
     right += dual
     right += rules.data_weight * state.mttkrp
     own = right @ state.inverse
+    if not np.isfinite(own).all():
+        raise np.linalg.LinAlgError("the proposal is not finite")
     if state.settings.relaxation != 1.0:
         own = state.settings.relaxation * own + (1.0 - state.settings.relaxation) * shared
     state = replace(state, local_factors=_put(state.local_factors, n, own))
@@ -124,12 +126,19 @@ def measure(
 ) -> tuple[HospitalState, Measures]:
     """Fit the patients to the final factors, in double precision, and measure what is left over."""
     state = _fit_patients(replace(state, shared_factors=factors), precise=True)
-    patients = state.patients
-    at_cells, inner = state.tensor.cells.at_cells(factors, patients)
-    gram = state.tensor.cells.patient_gram(patients)
-    model = float((gram * gram_of_others(factors)).sum())
-    total = max(state.tensor.squared_norm - 2.0 * inner + model, 0.0)
-    return state, Measures(total, at_cells, gram)
+    patients, tensor = state.patients, state.tensor
+    own, _ = _errors(tensor, factors, patients)
+    raw, at_cells = _errors(tensor.with_weights(None), factors, patients)
+    return state, Measures(own, raw, at_cells, tensor.cells.patient_gram(patients))
+
+
+def _errors(
+    tensor: CountTensor, factors: tuple[np.ndarray, ...], patients: np.ndarray
+) -> tuple[float, float]:
+    """Squared errors over all cells and over the nonzero ones, patients as the tensor weighs."""
+    at_cells, inner = tensor.cells.at_cells(factors, patients)
+    model = float((tensor.cells.patient_gram(patients) * gram_of_others(factors)).sum())
+    return max(tensor.squared_norm - 2.0 * inner + model, 0.0), at_cells
 
 
 def finish(state: HospitalState, order: np.ndarray) -> HospitalState:

@@ -7,12 +7,16 @@ a weight of the tensor (`with_weights`), for row solves do not care about a pati
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from tripheno.exchange.communicator import Communicator
+from tripheno.solver.messages import LENGTH_BINS as BINS
+from tripheno.solver.messages import Lengths
 from tripheno.tensor.count_tensor import CountTensor
 
-BINS = 256
-BIN_RATIO = 2.0**0.125  # lengths of one bin differ by less than 9 %; the last bin has all above
+BIN_RATIO = 2.0**0.25  # lengths of one bin differ by less than 19 %; the last bin has all above
 
 
 def slice_norms(tensor: CountTensor) -> np.ndarray:
@@ -29,6 +33,17 @@ def norm_bins(tensor: CountTensor) -> np.ndarray:
     place = np.floor(np.log(norms[norms > 0.0]) / np.log(BIN_RATIO) + 1e-9)
     bins = np.clip(place, 0, BINS - 1).astype(np.int64)
     return np.bincount(bins, minlength=BINS).astype(np.float64)
+
+
+def common_bound(federation: Communicator, label: str, tensors: Mapping[str, CountTensor]) -> float:
+    """The median length of all hospitals' patients: one sum."""
+    total = federation.sum(f"{label}lengths", lambda name: Lengths(norm_bins(tensors[name]))).value
+    return median_norm(np.rint(total.bins))
+
+
+def with_bound(tensor: CountTensor, bound: float) -> CountTensor:
+    """The tensor with every patient's influence bounded."""
+    return tensor.with_weights(tensor.cells.each_weight * influence_weights(tensor, bound))
 
 
 def median_norm(total: np.ndarray) -> float:

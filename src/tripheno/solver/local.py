@@ -37,7 +37,7 @@ def solve_local(
     watch: Watch | None = None,
     store: Store | None = None,
 ) -> Solution:
-    """Every hospital's own model from one start, matched to the most typical one's, averaged."""
+    """Every hospital's own model, matched to the most typical one's, averaged."""
     del store  # one round: there is nothing to go on from
     settings = replace(settings, method="local")
     axes = common_axes(tensors)
@@ -52,7 +52,7 @@ def solve_local(
     penalties = Exact(settings, axes).start(factors, totals).penalties
     penalty = sum(p.value(factor) for p, factor in zip(penalties, factors, strict=True))
     objective = measures.squared_error + penalty
-    rmse = float(np.sqrt(measures.squared_error_nonzeros / totals.nonzeros))
+    rmse = float(np.sqrt(measures.raw_error_nonzeros / totals.nonzeros))
     seconds = time.perf_counter() - members.started
     line = Iteration(1, objective, rmse, None, None, members.sent, seconds)
     if watch is not None:
@@ -97,7 +97,7 @@ def _own_model(
     with warnings.catch_warnings():
         # a hospital too small for the rank is the very thing this baseline shows
         warnings.simplefilter("ignore", TriphenoWarning)
-        own = solve_federated({"alone": tensor}, alone, start=start)
+        own = solve_federated({"alone": tensor}, alone)
     factors = own.factors
     if own.bias is not None:
         pairs = zip(factors, own.bias, strict=True)

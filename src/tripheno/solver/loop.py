@@ -23,6 +23,7 @@ from tripheno.solver.method import Method, SharedState
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse
 from tripheno.solver.starts import uniform_rows
+from tripheno.solver.stopping import Tolerances
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import readable_signs, unit_columns
 from tripheno.vocabulary.axis import Axis
@@ -42,6 +43,7 @@ class Checkpoint:
     relative_residuals: tuple[float, float] = (0.0, 0.0)
     quiet: int = 0
     singular: bool = False
+    finalists: tuple[tuple[np.ndarray, ...], ...] = ()  # of the tournament before it
 
 
 Keep = Callable[[Checkpoint], None]
@@ -61,6 +63,7 @@ class Outcome:
     singular: bool
     seconds_shared: float
     guided: tuple[int, ...] = ()  # the component of each guide, in the order shown
+    finalists: tuple[tuple[np.ndarray, ...], ...] = ()  # of the tournament, as good as the best
 
 
 @dataclass
@@ -150,6 +153,7 @@ def run_rounds(
     *,
     keep: Keep | None = None,
     resume: Checkpoint | None = None,
+    finalists: tuple[tuple[np.ndarray, ...], ...] = (),
 ) -> Outcome:
     """Begin, iterate until the stopping rule or the limit, bring into order, measure.
 
@@ -161,7 +165,7 @@ def run_rounds(
         totals, _ = members.sum("totals", hospital.begin, factors)
         if totals.nonzeros == 0:
             raise EmptyTensor("The federation's tensor has no cell")
-        resume = Checkpoint(method.start(factors, totals))
+        resume = Checkpoint(method.start(factors, totals), finalists=finalists)
     state = resume.state
     judge = _Judge(method, members, watch, resume)
     while True:
@@ -193,6 +197,7 @@ def run_rounds(
         state.singular or judge.singular,
         time.perf_counter() - members.started - members.seconds,
         tuple(int(np.flatnonzero(order == r)[0]) for r in range(len(settings.guides))),
+        resume.finalists,
     )
 
 
@@ -247,6 +252,7 @@ class _Judge:
         self.history = list(resume.history)
         self.relative_residuals = resume.relative_residuals
         self.quiet, self.singular = resume.quiet, resume.singular
+        self.finalists = resume.finalists
         before = self.history[-1] if self.history else None
         self.started = members.started - (before.seconds if before else 0.0)
         self.sent_before = before.bytes if before else 0
@@ -254,8 +260,9 @@ class _Judge:
     def checkpoint(self, state: SharedState) -> Checkpoint:
         """Where the run stands, before the next iteration."""
         return Checkpoint(
-            state, tuple(self.history), self.relative_residuals, self.quiet, self.singular
-        )
+            state, tuple(self.history), self.relative_residuals, self.quiet, self.singular,
+            self.finalists,
+        )  # fmt: skip
 
     def entry(self, state: SharedState, review: np.ndarray) -> str:
         """Write the line of the iterate that was just reviewed; say why to stop, or ''."""
@@ -288,7 +295,7 @@ class _Judge:
             sent,
             time.perf_counter() - self.started,
         )
-        stop = self._verdict(line)
+        stop = self._verdict(line, state)
         self.history.append(line)
         if self.watch is not None:
             self.watch(line)
@@ -296,21 +303,24 @@ class _Judge:
 
     def diverged(self) -> Diverged:
         """The run left the range in which its equations mean something."""
-        fix = "use the corrected variant, or a larger consensus penalty"
-        if not self.method.needs_residuals:
-            fix = "check the data for counts without bound, or cap them"
+        fix = "check the data for counts without bound, or cap them"
+        if self.method.needs_residuals:
+            corrected = self.method.settings.variant == "corrected"
+            other = "the method exact" if corrected else "the corrected variant"
+            fix = f"use {other}, or a larger consensus penalty"
         return Diverged(
             f"The factors grew without bound after {len(self.history) + 1} iterations", fix=fix
         )
 
-    def _verdict(self, line: Iteration) -> str:
-        """Ψ changed by less than ``tol`` twice in a row, and the residuals are small."""
+    def _verdict(self, line: Iteration, state: SharedState) -> str:
+        """Ψ, the slopes and the factors stand still twice in a row, and residuals are small."""
         settings = self.method.settings
         if self.history and not self.method.fixed_length:
             before = self.history[-1].objective
             change = abs(before - line.objective) / max(abs(before), 1e-300)
             exact_fit = line.objective <= 1e-12 * self.totals.squared_norm
-            self.quiet = self.quiet + 1 if change < settings.tol or exact_fit else 0
+            still = state.slope <= Tolerances.kkt and state.moved <= Tolerances.movement
+            self.quiet = self.quiet + 1 if (change < settings.tol and still) or exact_fit else 0
         if self.quiet < 2:
             return ""
         if (
@@ -319,7 +329,7 @@ class _Judge:
         ):
             return ""
         residuals = " and the residuals are small" if self.method.needs_residuals else ""
-        return f"the objective changed by less than {settings.tol:g} twice in a row{residuals}"
+        return f"objective, slopes and factors stood still twice in a row{residuals}"
 
 
 def brought_into_order(
@@ -351,9 +361,9 @@ def rmse_of(measures: Measures, totals: Totals, sizes: Sequence[int]) -> Rmse:
     """The three errors of a whole federation from its sums."""
     every = totals.patients * math.prod(sizes)
     return Rmse(
-        math.sqrt(measures.squared_error_nonzeros / totals.nonzeros),
-        math.sqrt(measures.squared_error / totals.nonzeros),
-        math.sqrt(measures.squared_error / every),
+        math.sqrt(measures.raw_error_nonzeros / totals.nonzeros),
+        math.sqrt(measures.raw_error / totals.nonzeros),
+        math.sqrt(measures.raw_error / every),
     )
 
 

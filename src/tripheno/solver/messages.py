@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tripheno.exchange.messages import Contribution, Message
-from tripheno.exchange.registry import CODES, RANK, Plan, declared, shaped
+from tripheno.exchange.registry import CODES, RANK, SKETCH, Plan, declared, shaped
 
 REVIEW = (
     "squared_error",
@@ -17,6 +17,7 @@ REVIEW = (
     "dual_norm",
     "singular",
 )
+LENGTH_BINS = 64
 REVIEW_BITS = 20  # the first review is of nothing, the next of the whole data
 
 
@@ -24,7 +25,7 @@ def _rounds(plan: Plan) -> int:
     return plan.fits * (plan.iterations + 1) * plan.inner_steps * len(plan.modes)
 
 
-@declared("totals", "none: three numbers about all patients together", lambda plan: plan.fits)
+@declared("totals", "none: three numbers about all patients together", lambda plan: 2 * plan.fits)
 @dataclass(frozen=True)
 class Totals(Contribution):
     """What a hospital's tensor amounts to: ‖O_k‖², cells, patients."""
@@ -35,8 +36,30 @@ class Totals(Contribution):
 
 
 @declared(
+    "lengths", "none: how many patients' records have each length, all hospitals together",
+    lambda plan: plan.fits if plan.bounded else 0,
+)  # fmt: skip
+@dataclass(frozen=True)
+class Lengths(Contribution):
+    """How many patients have a record of each length, in bins; the bound is the median's."""
+
+    bins: np.ndarray = shaped(LENGTH_BINS, least=REVIEW_BITS)
+
+
+@declared(
+    "sketch", "codes × test vectors: which codes occur together, sums over all patients",
+    lambda plan: plan.tournaments,
+)  # fmt: skip
+@dataclass(frozen=True)
+class Sketch(Contribution):
+    """C_k Ω for every mode's codes: where starts come from."""
+
+    sketch: tuple[np.ndarray, ...] = shaped(CODES, SKETCH)
+
+
+@declared(
     "normal-equations", "codes of one mode × phenotypes, sums over all patients",
-    lambda plan: _rounds(plan) if plan.method == "exact" or plan.halves else 0,
+    lambda plan: _rounds(plan) if plan.method == "exact" else 0,
 )  # fmt: skip
 @dataclass(frozen=True)
 class NormalEquations(Contribution):
@@ -72,14 +95,17 @@ class Review(Contribution):
 
 
 @declared(
-    "measures", "phenotypes × phenotypes, and two errors over all patients", lambda plan: plan.fits
+    "measures",
+    "phenotypes × phenotypes, and three errors over all patients",
+    lambda plan: plan.fits,
 )
 @dataclass(frozen=True)
 class Measures(Contribution):
-    """The fit of the final factors: errors, the patients' Gram matrix."""
+    """The fit of the final factors: the weighted error, those of all patients alike, the Gram."""
 
     squared_error: float
-    squared_error_nonzeros: float
+    raw_error: float
+    raw_error_nonzeros: float
     patient_gram: np.ndarray = shaped(RANK, RANK)
 
 

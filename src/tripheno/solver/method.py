@@ -16,12 +16,13 @@ from tripheno.solver.hospital import HospitalState
 from tripheno.solver.messages import FactorNews, Totals
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.stacked import penalised_solve
+from tripheno.solver.stopping import kkt_residual, movement
 from tripheno.tensor.factors import gram_of_others, unit_columns
 from tripheno.tensor.rows import regular
 from tripheno.vocabulary.axis import Axis
 
 MOST_HALVINGS = 11
-DEAD = 1e-12  # a component with less than this share of the patients' squares holds nothing
 
 Contributed = tuple[HospitalState, Contribution]
 Choose = Callable[[int], int]
@@ -45,6 +46,8 @@ class SharedState:
     last_factors: tuple[np.ndarray, ...] = ()  # as the iteration began
     dual_residual: tuple[float, ...] = ()  # squared, per mode
     typical: tuple[np.ndarray, ...] = ()  # diag ΣG_k of each mode in the last iteration
+    slope: float = 0.0  # the largest KKT residual of the iteration, over its modes
+    moved: float = np.inf  # how far the component that moved most went in the last iteration
     singular: bool = False
 
     def news(self, asked: int, first: bool) -> FactorNews:
@@ -112,7 +115,8 @@ class Method(ABC):
 
     def end_iteration(self, state: SharedState) -> SharedState:
         """What changes between iterations."""
-        return replace(state, iteration=state.iteration + 1)
+        moved = movement(state.last_factors, state.shared_factors)
+        return replace(state, iteration=state.iteration + 1, moved=moved)
 
 
 class Exact(Method):
@@ -127,17 +131,23 @@ class Exact(Method):
     ) -> SharedState:
         """argmin_A ‖AΠᵀ − O₍ₙ₎‖² + penalties, never raising Ψ."""
         del inner
-        gram = total.patient_gram * gram_of_others(state.shared_factors, n)
-        gram, singular = regular(gram)
         penalty, current = state.penalties[n], state.shared_factors[n]
-        quadratic, linear = 2.0 * gram, 2.0 * total.mttkrp
-        # a column without patients has only the ridge in Q: what is given back would grow it
-        alive = np.diag(total.patient_gram) > DEAD * np.trace(total.patient_gram)
-        target = linear + penalty.given_back(current) * alive
-        factor = penalty.minimise_distinct(quadratic, target, current)
+        mttkrp, patient_gram = total.mttkrp, total.patient_gram
+        factor = penalised_solve(state.shared_factors, n, mttkrp, patient_gram, penalty)
+        gram, singular = regular(patient_gram * gram_of_others(state.shared_factors, n))
         if penalised(penalty):
-            factor = _descend(current, factor, quadratic, linear, penalty=penalty, choose=choose)
-        state = replace(state, singular=state.singular or singular)
+            factor = _descend(
+                current, factor, 2.0 * gram, 2.0 * mttkrp, penalty=penalty, choose=choose
+            )
+        slope = kkt_residual(
+            current, total.mttkrp, gram, penalty, nonnegative=penalty.constraint != "none"
+        )
+        state = replace(
+            state,
+            singular=state.singular or singular,
+            slope=slope if n == 0 else max(state.slope, slope),
+            last_factors=state.shared_factors if n == 0 else state.last_factors,
+        )
         return state.with_factor(n, factor)
 
 

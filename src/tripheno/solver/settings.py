@@ -13,16 +13,20 @@ Method = Literal["trip", "exact", "central", "local"]
 Variant = Literal["corrected", "printed", "released"]
 Constraint = Literal["nonnegative", "sparse", "none"]
 
+Influence = Literal["bounded", "none"]
 Precision = Literal["double", "single"]
 
 METHODS: tuple[str, ...] = get_args(Method)
 VARIANTS: tuple[str, ...] = get_args(Variant)
 CONSTRAINTS: tuple[str, ...] = get_args(Constraint)
+INFLUENCES: tuple[str, ...] = get_args(Influence)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
+MOST_STARTS = 40  # every one has a vote in a message
 CHOICES: dict[str, tuple[str, ...]] = {
     "method": METHODS,
     "variant": VARIANTS,
     "constraint": CONSTRAINTS,
+    "influence": INFLUENCES,
     "precision": PRECISIONS,
 }
 
@@ -38,7 +42,8 @@ class SolverSettings:
     seed: int = 0
     max_iter: int = 100
     tol: float = 1e-6  # relative change of Ψ, twice in a row; 0 goes on to the limit
-    restarts: int = 1
+    starts: int = 16  # of the tournament that finds where to begin; 1: one random start
+    influence: Influence = "bounded"  # a patient's records count as the median's at most, or `none`
     bias: bool = False  # one more component, the same for all, that is no phenotype
 
     distinctness: float = 0.0  # λ, as the paper prints it
@@ -63,12 +68,22 @@ class SolverSettings:
     guide_pull: float = 0.03  # how strongly, as a multiple of ‖O‖²/R
 
     precision: Precision = "double"  # of the products with the data; `single` is faster
-    track_rmse: bool = True  # RMSE over nonzeros at every iteration: one more pass over the data
+    track_rmse: bool = False  # RMSE over nonzeros at every iteration: one more pass over the data
 
     def __post_init__(self) -> None:
         faults = list(_faults(self))
         if faults:
             raise SettingsError("; ".join(faults), where="solver settings")
+
+    @property
+    def plain(self) -> bool:
+        """Whether the tournament's own problem is the one to be solved: squares, A ≥ 0, no more."""
+        return (
+            self.method in ("exact", "central")
+            and self.constraint == "nonnegative"
+            and not (self.bias or self.guides or self.distinctness or self.relative_distinctness)
+            and self.precision == "double"
+        )
 
     @property
     def rank(self) -> int:
@@ -94,7 +109,7 @@ def _faults(settings: SolverSettings) -> Iterator[str]:
     for name, choices in CHOICES.items():
         if given[name] not in choices:
             yield f"{name} is {given[name]!r}, not one of {', '.join(choices)}"
-    for name in ("n_components", "max_iter", "restarts", "inner_steps", "most_inner_steps"):
+    for name in ("n_components", "max_iter", "starts", "inner_steps", "most_inner_steps"):
         if not isinstance(given[name], int) or given[name] < 1:
             yield f"{name} must be a whole number of 1 or more, not {given[name]!r}"
     for name in ("penalty_scale", "residual_tolerance", "inner_tolerance", "later_tolerance"):
@@ -116,12 +131,14 @@ def _faults(settings: SolverSettings) -> Iterator[str]:
             yield f"the printed variant needs {name}: the paper does not give it"
         if given[name] is not None and not given[name] > 0:
             yield f"{name} must be positive, not {given[name]!r}"
-    yield from _guide_faults(settings)
+    yield from _starting_faults(settings)
     if not 0 < settings.relaxation < 2:
         yield f"relaxation must lie between 0 and 2, not {settings.relaxation!r}"
 
 
-def _guide_faults(settings: SolverSettings) -> Iterator[str]:
+def _starting_faults(settings: SolverSettings) -> Iterator[str]:
+    if isinstance(settings.starts, int) and settings.starts > MOST_STARTS:
+        yield f"starts must be at most {MOST_STARTS}, not {settings.starts}"
     names = [guide.name for guide in settings.guides]
     if len(names) > settings.n_components:
         yield f"{len(names)} guides for {settings.n_components} components"

@@ -65,11 +65,12 @@ class Solution:
     patients: int
     nonzeros: int
     squared_norm: float = 0.0  # ‖O‖² of all hospitals
-    carriers: tuple[int, ...] | None = None  # patients of all hospitals who have each phenotype
     guided: tuple[int, ...] = ()  # the component of each guide
     notes: tuple[str, ...] = ()
-    restart_match: tuple[float, ...] = ()
-    component_match: tuple[float, ...] = ()  # per component, mean over the other starts
+    bound: float | None = None  # of a patient's length, where influence is bounded
+    finalists: tuple[tuple[np.ndarray, ...], ...] = field(default=(), repr=False)
+    restart_match: tuple[float, ...] = ()  # of every finalist with the result
+    component_match: tuple[float, ...] = ()  # per component, the least among the finalists
     patient_factors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     @property

@@ -11,28 +11,50 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tripheno.exchange.messages import Contribution
+from tripheno.exchange.registry import CODES, COLUMNS, GRAMS, Plan, declared, shaped
+from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
 from tripheno.tensor.rows import regular, solve_rows
 
+DEAD = 1e-12  # a component with less than this share of the patients' squares holds nothing
+LONGEST = 32  # iterations of a tournament
+ROOM_BITS = 17  # a new kind of message has room for numbers up to 2¹⁸
 
+
+def _times(plan: Plan) -> int:
+    race = plan.tournaments * (LONGEST + plan.iterations)
+    return (race + plan.resampled) * len(plan.modes)
+
+
+@declared("models", "codes of one mode × columns of several models, sums over all patients", _times)
 @dataclass(frozen=True)
-class StackedEquations:
-    """Σ_k of M_k and of A_kᵀA_k for every model; sums over hospitals, or one hospital's part."""
+class StackedEquations(Contribution):
+    """M_k and A_kᵀA_k of every model; all models' R × R matrices row by row, one after the other.
 
-    mttkrp: np.ndarray  # codes(mode) × columns of all models
-    patient_gram: np.ndarray  # all models' R × R matrices, row by row, one after the other
+    As shares of 2⁻¹⁷‖O‖², rounded to a power of two: no entry is larger than that, so that no
+    message has to be repeated because its numbers did not fit.
+    """
 
-    def of(self, widths: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
+    mttkrp: np.ndarray = shaped(CODES, COLUMNS)
+    patient_gram: np.ndarray = shaped(GRAMS)
+
+    def of(self, widths: Sequence[int], unit: float = 1.0) -> list[tuple[np.ndarray, np.ndarray]]:
         """(M, AᵀA) of every model."""
-        products = np.split(self.mttkrp, np.cumsum(widths)[:-1], axis=1)
+        products = np.split(self.mttkrp * unit, np.cumsum(widths)[:-1], axis=1)
         cuts = np.cumsum([width * width for width in widths])[:-1]
-        grams = np.split(self.patient_gram, cuts)
+        grams = np.split(self.patient_gram * unit, cuts)
         return [
             (np.ascontiguousarray(m), g.reshape(w, w))
             for m, g, w in zip(products, grams, widths, strict=True)
         ]
+
+
+def unit_of(squared_norm: float) -> float:
+    """What the numbers of a message are shares of."""
+    return float(2.0 ** (np.ceil(np.log2(max(squared_norm, 1e-300))) - ROOM_BITS))
 
 
 def widths_of(models: Sequence[Factors]) -> list[int]:
@@ -64,7 +86,9 @@ def normal_equations(
     models: Sequence[Factors],
     patients: Sequence[np.ndarray],
     n: int,
+    *,
     resampling: np.ndarray | None = None,
+    unit: float = 1.0,
 ) -> StackedEquations:
     """One hospital's M_k and A_kᵀWA_k of feature mode n for every model.
 
@@ -77,13 +101,26 @@ def normal_equations(
         root = [rows * np.sqrt(resampling[:, [s]]) for s, rows in enumerate(patients)]
     product = tensor.cells.feature_product(side_by_side(models), np.hstack(linear), n)
     grams = [tensor.cells.patient_gram(rows).ravel() for rows in root]
-    return StackedEquations(product, np.concatenate(grams))
+    return StackedEquations(product / unit, np.concatenate(grams) / unit)
 
 
 def solved(model: Factors, n: int, mttkrp: np.ndarray, patient_gram: np.ndarray) -> np.ndarray:
     """The new factor of feature mode n, not yet of unit length: argmin_{A≥0} ‖AΠᵀ − O₍ₙ₎‖²."""
     gram, _ = regular(patient_gram * gram_of_others(model, n))
     return solve_rows(mttkrp, gram, nonnegative=True)
+
+
+def penalised_solve(
+    model: Factors, n: int, mttkrp: np.ndarray, patient_gram: np.ndarray, penalty: FactorPenalty
+) -> np.ndarray:
+    """The same with penalties on the factor, from where it stands.
+
+    A column without patients has only the ridge in Q: what is given back would grow it.
+    """
+    gram, _ = regular(patient_gram * gram_of_others(model, n))
+    alive = np.diag(patient_gram) > DEAD * np.trace(patient_gram)
+    linear = 2.0 * mttkrp + penalty.given_back(model[n]) * alive
+    return penalty.minimise_distinct(2.0 * gram, linear, model[n])
 
 
 def misfit(squared_norm: float, factor: np.ndarray, mttkrp: np.ndarray, gram: np.ndarray) -> float:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tripheno.exchange.registry import SKETCH_MORE
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import unit_columns
 from tripheno.vocabulary.axis import Axis
 
 Factors = tuple[np.ndarray, ...]
 
-OVERSAMPLING = 10  # columns of a sketch beyond the rank
 ROTATIONS = 300  # steps from a rotation to a non-negative factor
 TOUCH = 1e-3  # of a column's mean: what a sketched start gives to codes it would leave at zero
 
@@ -42,7 +42,7 @@ def uniform_start(axes: Sequence[Axis], rank: int, seed: int, number: int = 0) -
 
 def sketch_matrix(axes: Sequence[Axis], rank: int, seed: int) -> np.ndarray:
     """Ω: all codes of all modes × (rank + 10), centred, from the seed and the codes."""
-    columns = rank + OVERSAMPLING
+    columns = rank + SKETCH_MORE
     parts = [uniform_rows(axis, columns, f"{seed}|sketch") for axis in axes]
     return np.vstack(parts) * 2.0 - 1.0
 

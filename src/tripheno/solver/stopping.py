@@ -12,6 +12,7 @@ import numpy as np
 
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.starts import Factors
+from tripheno.tensor.factors import unit_columns
 
 QUIET = 2  # iterations in a row that must look like the end
 
@@ -43,8 +44,11 @@ def kkt_residual(
 
 
 def movement(before: Factors, after: Factors) -> float:
-    """How far the component that moved most went: 1 − Π cosines, of unit columns."""
-    products = [(a * b).sum(axis=0) for a, b in zip(before, after, strict=True)]
+    """How far the component that moved most went: 1 − Π cosines."""
+    products = [
+        (unit_columns(a)[0] * unit_columns(b)[0]).sum(axis=0)
+        for a, b in zip(before, after, strict=True)
+    ]
     return float(1.0 - np.abs(np.prod(products, axis=0)).min(initial=1.0))
 
 

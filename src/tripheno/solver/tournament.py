@@ -13,22 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
+from tripheno.exchange.messages import Contribution
+from tripheno.exchange.registry import COLUMNS, MODELS, Stack, declared, shaped
 from tripheno.solver.acceleration import Momentum, extrapolated, no_worse
-from tripheno.solver.stacked import side_by_side, widths_of
+from tripheno.solver.stacked import LONGEST, side_by_side, widths_of
 from tripheno.solver.starts import Factors, sketched_start, uniform_start
 from tripheno.tensor.factors import gram_of_others
 from tripheno.vocabulary.axis import Axis
 
 Kind = Literal["sketch", "uniform", "wide"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 SIFT = 3  # the iteration after which a quarter of the narrow starts goes on,
 SHED = (8, 10, 12, 14)  # those after which half of a wide start's surplus goes, at last all of it,
 HALVE = 16  # the one after which the finalists are left,
-FINAL = 32  # and the one after which the best alone goes on
+FINAL = LONGEST  # and the one after which the best alone goes on
+DECISIONS = (SIFT, *SHED, HALVE, FINAL)
+VOTE_BITS = 10  # votes may be zeros now and ones later
 FINALISTS: dict[Kind, int] = {"sketch": 1, "uniform": 1, "wide": 3}
 
 
@@ -76,26 +81,51 @@ def opened(
 ) -> Tournament:
     """All contestants. ``root`` is the Nyström factor of the summed sketch (``starts.nystrom``).
 
-    Half of the narrow starts are sketched, half uniform; beside them 3 wide ones for every 8. One
-    start alone is a sketched one.
+    One start alone is a sketched one.
     """
-    sketched = -(-starts // 2)
+    kinds = kinds_of(starts)
+    sketched = kinds.count("sketch")
     narrow = [sketched_start(root, axes, rank, seed, k) for k in range(sketched)]
-    kinds: list[Kind] = ["sketch" if k < sketched else "uniform" for k in range(starts)]
     narrow += [uniform_start(axes, rank, seed, k) for k in range(starts - sketched)]
     wide = []
-    for k in range(3 * starts // 8):
+    for k in range(kinds.count("wide")):
         fresh = uniform_start(axes, rank, seed, starts + k)
         other = narrow[k] if k % 2 else uniform_start(axes, rank, seed, 2 * starts + k)
         wide.append(side_by_side([other, fresh]))
-    kinds.extend("wide" for _ in wide)
+    return _entered(rank, kinds, [*narrow, *wide])
+
+
+def kinds_of(starts: int) -> list[Kind]:
+    """Half of the narrow starts are sketched, half uniform; then 3 wide ones for every 8."""
+    sketched = -(-starts // 2)
+    sizes: dict[Kind, int] = {
+        "sketch": sketched, "uniform": starts - sketched, "wide": 3 * starts // 8
+    }  # fmt: skip
+    return [kind for kind, size in sizes.items() for _ in range(size)]
+
+
+def _entered(rank: int, kinds: Sequence[Kind], starts: Sequence[Factors]) -> Tournament:
+    pairs = enumerate(zip(kinds, starts, strict=True))
     return Tournament(
-        rank,
-        tuple(
-            Contestant(number, kind, Momentum(factors), factors)
-            for number, (kind, factors) in enumerate(zip(kinds, [*narrow, *wide], strict=True))
-        ),
+        rank, tuple(Contestant(n, kind, Momentum(first), first) for n, (kind, first) in pairs)
     )
+
+
+def stacks(rank: int, starts: int) -> tuple[Stack, ...]:
+    """The sets of models that go side by side, from the first round to the last one left."""
+    if starts == 1:
+        return ()
+    kinds = kinds_of(starts)
+    empty = [(np.zeros((0, rank * (1 + (kind == "wide")))),) for kind in kinds]
+    field, found = _entered(rank, kinds, empty), []
+    while True:
+        widths = widths_of(field.models)
+        found.append((len(widths), sum(widths), sum(width**2 for width in widths)))
+        if field.over:
+            return tuple(dict.fromkeys(found))
+        level = np.zeros(len(widths))
+        decision = decided(field, votes(field, level, [np.zeros(w) for w in widths]), 1)
+        field = after(field, field.models, level, decision)
 
 
 def removal_costs(
@@ -113,13 +143,21 @@ def removal_costs(
 # ── decisions ─────────────────────────────────────────────────────────────────────────────────
 
 
+@declared(
+    "ballot", "none: which starts and columns this hospital's program would go on with",
+    lambda plan: plan.tournaments * len(DECISIONS),
+)  # fmt: skip
 @dataclass(frozen=True)
-class Votes:
-    """1 for yes; of one hospital, or summed over all."""
+class Votes(Contribution):
+    """1 for yes; of one hospital, or summed over all.
 
-    accept: np.ndarray  # per contestant: the iterate is no worse than the best before it
-    stay: np.ndarray  # per contestant: it goes on
-    columns: np.ndarray  # per column of all contestants: it is kept
+    Per contestant: its iterate is no worse than the best before it; it goes on. Per column of all
+    contestants: it is kept.
+    """
+
+    accept: np.ndarray = shaped(MODELS, least=VOTE_BITS)
+    stay: np.ndarray = shaped(MODELS, least=VOTE_BITS)
+    columns: np.ndarray = shaped(COLUMNS, least=VOTE_BITS)
 
 
 def votes(field: Tournament, objectives: np.ndarray, costs: Sequence[np.ndarray]) -> Votes:

@@ -17,7 +17,6 @@ from tripheno.errors import BadShape, EmptyTensor, NothingLeft, SettingsError
 from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import CODES, declared, shaped
-from tripheno.privacy.small_cells import people_at_positions
 from tripheno.privacy.vetoes import counted, kept, vetoes
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.alignment import check_modes
@@ -135,7 +134,7 @@ def without_small_cells(
 def _kept(federation: Communicator, tensors: Tensors, fewest: int, step: str) -> list[np.ndarray]:
     """For every mode, which positions stay: enough people, and no hospital's objection."""
     own = {
-        name: [counted(people, fewest) for people in people_at_positions(tensor)]
+        name: [counted(people, fewest) for people in tensor.people_at_positions()]
         for name, tensor in tensors.items()
     }
     total = federation.sum(

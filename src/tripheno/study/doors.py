@@ -15,7 +15,9 @@ from tripheno.exchange.roster import FEWEST
 from tripheno.privacy.gate import Gate, Record
 from tripheno.protocol.agreed import Protocol
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.tournament import stacks
 from tripheno.study.axes import MOST_COUNTS
+from tripheno.study.evidence import RESAMPLED
 from tripheno.study.makers import Doors
 
 NO_LIMIT = 2**62
@@ -36,10 +38,11 @@ def plan_of(
     *,
     alignment: str | None = None,
     counts: int = 0,
-    fits: int = 0,
+    fits: int = 1,
+    tournaments: int = 1,
+    resamples: int = 0,
     ranks: tuple[int, ...] = (),
     evidence: int = 0,
-    halves: int = 0,
     labels: bool = False,
     machines: bool = False,
     blind: bool = True,
@@ -48,34 +51,39 @@ def plan_of(
     solver = solver.with_variant_rules()
     penalised = bool(
         solver.distinctness or solver.relative_distinctness or solver.guides
-        or solver.constraint == "sparse" or solver.most_inner_steps > 1 or solver.restarts > 1
+        or solver.constraint == "sparse" or solver.most_inner_steps > 1
     )  # fmt: skip
     names = tuple(modes)
+    raced = solver.starts > 1 and solver.method in ("exact", "trip")
+    side_by_side = stacks(solver.n_components, solver.starts) if raced else ()
+    if resamples:
+        rank = solver.rank
+        side_by_side += ((resamples, resamples * rank, resamples * rank * rank),)
     return Plan(
         names, members, solver.method, ranks or (solver.n_components,), solver.bias,
-        fits or solver.restarts, solver.max_iter + 1,
+        fits, tournaments * int(raced), side_by_side, RESAMPLED if resamples else 0,
+        solver.influence == "bounded", solver.max_iter + 1,
         max(solver.inner_steps, solver.most_inner_steps) if solver.method == "trip" else 1,
         len(names) * max(solver.most_inner_steps, 1) + 1 if penalised else 0,
         alignment, counts, labels, blind, machines, evidence,
-        halves, bool(solver.guides),
+        bool(solver.guides),
     )  # fmt: skip
 
 
 def plan_of_protocol(protocol: Protocol, *, labels: bool) -> Plan:
     """Which messages a study of separate machines has.
 
-    Besides the starts there are two fits for each splitting in halves, from as many starts, and for
-    each other rank three fits and three questions.
+    For each other rank there are three fits, each from one start, and three questions.
     """
     declare_all()
     solver, asked = protocol.solver, protocol.evidence
-    other, halves = len(asked.ranks), 2 * asked.halves * int(solver.method != "local")
+    other = len(asked.ranks)
     return plan_of(
         solver, protocol.rule.modes, max(len(protocol.members), FEWEST),
         alignment=protocol.alignment, counts=COUNTS,
-        fits=solver.restarts * (1 + halves) + 3 * other,
+        fits=1 + 3 * other, resamples=asked.resamples * int(solver.method != "local"),
         ranks=tuple(dict.fromkeys((solver.n_components, *asked.ranks))),
-        evidence=3 * other, halves=halves, labels=labels, machines=True,
+        evidence=3 * other, labels=labels, machines=True,
     )  # fmt: skip
 
 
@@ -92,12 +100,16 @@ def simulated_doors(
     record: Record | None,
     *,
     alignment: str | None = None,
+    resamples: int = 0,
     blind: bool = True,
 ) -> Doors:
     """One gate for each hospital, which all write to one record; none without a record."""
     names = tuple(hospitals)
     counts = COUNTS if alignment is not None else 0
-    plan = plan_of(settings, codes, len(names), alignment=alignment, counts=counts, blind=blind)
+    plan = plan_of(
+        settings, codes, len(names),
+        alignment=alignment, counts=counts, resamples=resamples, blind=blind,
+    )  # fmt: skip
 
     def door(name: str) -> Door:
         if record is None or alignment == "polynomial":

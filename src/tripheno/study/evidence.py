@@ -1,7 +1,7 @@
-"""What speaks for a study's phenotypes: other starts, halves of the patients, other ranks.
+"""What speaks for a study's phenotypes: resampled patients, other starts, other ranks, carriers.
 
-Every fit is a federated one, halves are split at home, held-out error and core consistency are
-sums over hospitals: no patient moves.
+Every fit is a federated one, patients are resampled and split at home, all else is a sum over
+hospitals: no patient moves.
 """
 
 from __future__ import annotations
@@ -9,24 +9,46 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tripheno.errors import SettingsError, TriphenoWarning
+from tripheno.evaluation.grades import Graded, graded, likeness
+from tripheno.evaluation.intervals import (
+    Interval,
+    bootstrap_weights,
+    code_intervals,
+    prevalence_interval,
+)
+from tripheno.evaluation.membership import counted, members
 from tripheno.evaluation.rank import RankChoice, RankEvidence, recommend
 from tripheno.evaluation.stability import matched
 from tripheno.exchange.communicator import Communicator, in_clear
+from tripheno.exchange.messages import Contribution
+from tripheno.exchange.registry import COMPONENTS, declared, shaped
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.diagnosis import core_consistency, held_out_error
 from tripheno.solver.fit import fit
+from tripheno.solver.influence import effective_parts, effective_patients, with_bound
+from tripheno.solver.messages import Totals
+from tripheno.solver.method import Exact
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
+from tripheno.solver.stacked import (
+    fit_patients,
+    normal_equations,
+    penalised_solve,
+    side_by_side,
+    unit_of,
+    widths_of,
+)
+from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import factor_match_score
+from tripheno.tensor.factors import factor_match_score, unit_columns
 
 FEWEST_TO_SPLIT = 4  # patients of a hospital
-HALVES_TOLERANCE = 1e-4  # models that are only compared need not settle to the last digit
+RESAMPLED = 12  # iterations that the finished model is fitted to resampled patients
 
 Lots = Callable[[str, str], np.random.Generator]
 """``rng = lots(hospital, purpose)``: what a hospital draws at home."""
@@ -44,9 +66,122 @@ def seeded_lots(seed: int) -> Lots:
     return draw
 
 
-def secret_lots(_hospital: str, _purpose: str) -> np.random.Generator:
-    """Lots that nobody else can draw again."""
-    return np.random.default_rng()
+def home_lots(secrets: Mapping[str, bytes]) -> Lots:
+    """Lots from each hospital's secret: nobody else can draw them, it can draw them again."""
+
+    def draw(hospital: str, purpose: str) -> np.random.Generator:
+        digest = hashlib.blake2b(purpose.encode(), key=secrets[hospital][:64], digest_size=32)
+        return np.random.default_rng(np.frombuffer(digest.digest(), dtype="<u4"))
+
+    return draw
+
+
+# ── how sure the phenotypes are, and who has them ─────────────────────────────────────────────
+
+
+@declared(
+    "effective", "phenotypes: how evenly all patients together stand behind each", lambda _plan: 1
+)
+@dataclass(frozen=True)
+class Effective(Contribution):
+    """Σ_i x_ir and Σ_i x_ir² of patients' shares, from which follows how many they are worth."""
+
+    parts: np.ndarray = shaped(2, COMPONENTS)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What speaks for the phenotypes of a solution."""
+
+    carriers: tuple[int | None, ...]  # patients of all hospitals who have each; None: too few
+    without: int | None  # patients who have none
+    effective: tuple[float, ...]  # patients behind each, if all counted alike
+    grades: tuple[Graded, ...] = ()  # none where nothing was resampled
+    intervals: tuple[Interval, ...] = ()  # per mode, codes × components
+    prevalence: Interval | None = None  # of the share of patients
+    having: dict[str, np.ndarray] = field(default_factory=dict)  # at home: who has which
+
+
+def weigh(
+    federation: Communicator,
+    tensors: Mapping[str, CountTensor],
+    solution: Solution,
+    *,
+    lots: Lots,
+    resamples: int,
+    fewest: int,
+) -> Weighed:
+    """Grades, intervals, effective patients and carriers, on the study's axes."""
+    if solution.bound is not None:
+        tensors = {name: with_bound(tensor, solution.bound) for name, tensor in tensors.items()}
+    shown, features = solution.settings.n_components, solution.factors
+    own = {name: rows[:, :shown] for name, rows in solution.patient_factors.items()}
+    parts = federation.sum(
+        "effective",
+        lambda name: Effective(effective_parts(own[name], tensors[name].cells.weights)),
+    ).value
+    effective = effective_patients(parts.parts)
+    drawn = {
+        name: bootstrap_weights(lots(name, "resamples"), tensor.patients, resamples)
+        for name, tensor in tensors.items()
+    }
+    having = {name: members(tensor, features) for name, tensor in tensors.items()}
+    total = federation.sum("carriers", lambda name: counted(having[name], drawn[name])).value
+    carriers = tuple(int(count) for count in np.rint(total.carriers))
+    without = round(total.without)
+    if resamples == 0 or solution.settings.method == "local":
+        return Weighed(carriers, without, tuple(map(float, effective)), having=having)
+    models = _resampled(federation, tensors, solution, drawn)
+    grades = graded(
+        likeness(features, models), likeness(features, solution.finalists), effective, fewest
+    )
+    return Weighed(
+        carriers, without, tuple(map(float, effective)), grades,
+        tuple(code_intervals(features, models, effective)),
+        prevalence_interval(total.resampled, total.weights), having,
+    )  # fmt: skip
+
+
+def _resampled(
+    federation: Communicator,
+    tensors: Mapping[str, CountTensor],
+    solution: Solution,
+    drawn: Mapping[str, np.ndarray],
+) -> list[Factors]:
+    """The finished model fitted on to every resample of the patients, all side by side."""
+    settings, whole = solution.settings, solution.factors
+    if solution.bias is not None:
+        pairs = zip(whole, solution.bias, strict=True)
+        whole = tuple(np.column_stack([factor, bias]) for factor, bias in pairs)
+    totals = Totals(solution.squared_norm, float(solution.nonzeros), float(solution.patients))
+    penalties = (
+        Exact(replace(settings, method="exact"), solution.axes).start(whole, totals).penalties
+    )
+    count = next(iter(drawn.values())).shape[1]
+    models: list[Factors] = [whole] * count
+    widths, unit = widths_of(models), unit_of(solution.squared_norm)
+    nonnegative = settings.constraint != "none"
+    for iteration in range(RESAMPLED):
+        patients = {
+            name: fit_patients(tensor, models, nonnegative=nonnegative)
+            for name, tensor in tensors.items()
+        }
+        for n in range(len(whole)):
+            total = federation.sum(
+                f"resamples/{iteration}/{n}/0",
+                lambda name, n=n, own=patients: normal_equations(  # type: ignore[misc]
+                    tensors[name], models, own[name], n, resampling=drawn[name], unit=unit
+                ),
+                shared=side_by_side(models),
+            ).value
+            for s, (mttkrp, gram) in enumerate(total.of(widths, unit)):
+                model = models[s]
+                factor = penalised_solve(model, n, mttkrp, gram, penalties[n])
+                column, lengths = unit_columns(factor)
+                models[s] = (*model[:n], column, *model[n + 1 :])
+                for rows in patients.values():
+                    rows[s] = rows[s] * lengths
+    return [tuple(factor[:, : settings.n_components] for factor in model) for model in models]
 
 
 def quiet_fit(
@@ -73,43 +208,6 @@ def halves(
         first[name] = tensor.select_patients(np.sort(order[:middle]))
         second[name] = tensor.select_patients(np.sort(order[middle:]))
     return first, second
-
-
-def half_models(
-    tensors: Mapping[str, CountTensor],
-    settings: SolverSettings,
-    federation: Communicator,
-    *,
-    lots: Lots,
-    repeats: int = 1,
-    store: Store | None = None,
-) -> list[Solution]:
-    """Models of halves of every hospital's patients, split at home: two for every repeat.
-
-    They are made by `exact`, the cheapest way to the model of all hospitals together.
-    """
-    again = replace(
-        settings, method="exact", track_rmse=False, tol=max(settings.tol, HALVES_TOLERANCE)
-    )
-    found = []
-    for repeat in range(repeats):
-        for n, part in enumerate(halves(tensors, lots, f"halves/{repeat}")):
-            label = f"half-{2 * repeat + n}/"
-            found.append(quiet_fit(part, again, federation, label, store))
-    return found
-
-
-def over_restarts(
-    tensors: Mapping[str, CountTensor], reference: Solution, starts: int = 5
-) -> np.ndarray:
-    """Stability over random starts on the same patients."""
-    settings = replace(reference.settings, restarts=1, track_rmse=False)
-    seeds = range(settings.seed + 1000, settings.seed + 1000 + starts)
-    models = [
-        quiet_fit(tensors, replace(settings, seed=s), in_clear(tensors), f"other-{s}/")
-        for s in seeds
-    ]
-    return matched(reference, models)
 
 
 def choose_rank(

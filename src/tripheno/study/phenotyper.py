@@ -44,7 +44,7 @@ class Phenotyper:
         constraint: Constraint = "nonnegative",
         max_iter: int = 100,
         tol: float = 1e-6,
-        restarts: int = 1,
+        starts: int = 16,
         random_state: int = 0,
         sums: SumsKind | None = None,
         **options: Any,
@@ -55,7 +55,7 @@ class Phenotyper:
         self.constraint = constraint
         self.max_iter = max_iter
         self.tol = tol
-        self.restarts = restarts
+        self.starts = starts
         self.random_state = random_state
         self.sums = sums
         self.options = options
@@ -146,7 +146,7 @@ class Phenotyper:
                 constraint=self.constraint,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                restarts=self.restarts,
+                starts=self.starts,
                 seed=self.random_state,
                 **options,
             )

@@ -18,7 +18,6 @@ from tripheno.privacy.manifest import (
     listed,
 )
 from tripheno.privacy.own_data import events_file, own_tensor
-from tripheno.privacy.small_cells import people_at_positions
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
@@ -62,7 +61,7 @@ def _manifest(
     protocol: Protocol, site: Site, tensor: CountTensor, sent: tuple[Sent, ...], *, labels: bool
 ) -> Manifest:
     thresholds, most = site.thresholds(protocol), most_codes(protocol)
-    people = dict(zip(tensor.modes, people_at_positions(tensor), strict=True))
+    people = dict(zip(tensor.modes, tensor.people_at_positions(), strict=True))
     few = thresholds.min_cell_count
     facts = Facts(
         tensor.patients,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from tripheno.errors import UnknownMember
 from tripheno.evaluation.rank import RankChoice
-from tripheno.evaluation.stability import matched
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.keys import Entropy, Identity, from_seed, from_system
@@ -20,18 +19,16 @@ from tripheno.exchange.registry import Declaration, register
 from tripheno.exchange.words import noise_from
 from tripheno.privacy.labels import Named, share_labels, shown_positions
 from tripheno.protocol.agreed import Protocol
-from tripheno.solver.diagnosis import count_carriers
 from tripheno.solver.fit import fit
 from tripheno.solver.loop import Watch
-from tripheno.solver.solution import Solution
 from tripheno.study.alignment import align
 from tripheno.study.axes import Tensors, check_cells, with_common_labels
 from tripheno.study.evidence import (
     Lots,
     choose_rank,
-    half_models,
-    secret_lots,
+    home_lots,
     seeded_lots,
+    weigh,
 )
 from tripheno.study.guides import resolved
 from tripheno.study.keys import Greeting, agree_on_end, agree_on_keys
@@ -87,7 +84,9 @@ class Study:
     @property
     def lots(self) -> Lots:
         """What hospitals draw at home: nobody else can, but in a rehearsal."""
-        return seeded_lots(self.protocol.solver.seed) if self.protocol.test else secret_lots
+        if self.protocol.test:
+            return seeded_lots(self.protocol.solver.seed)
+        return home_lots({name: one.secret for name, one in self.hospitals.items()})
 
     def entropy(self, name: str) -> Entropy:
         """Where a hospital's keys come from: the system, or the seed of a rehearsal."""
@@ -108,18 +107,17 @@ def conduct(study: Study) -> Findings:
     axes = {name: tensor.axes for name, tensor in tensors.items()}
     settings = resolved(federation, axes, protocol.solver.with_variant_rules())
     solution = fit(tensors, settings, federation, watch=occasion.watch, store=study.store)
-    halves = _halves(study, tensors, solution)
+    fewest = protocol.thresholds.min_cell_count
+    weighed = weigh(
+        federation, tensors, solution,
+        lots=study.lots, resamples=protocol.evidence.resamples, fewest=fewest,
+    )  # fmt: skip
     ranks = _ranks(study, tensors)
-    counted = count_carriers(
-        federation, solution.patient_factors, solution.factors, settings.n_components
-    )
-    solution = replace(solution, carriers=tuple(int(count) for count in counted))
     agree_on_end(federation)
     shown = shown_positions(solution.axes, solution.factors, settings.n_components)
     approved = {name: hospital.labels for name, hospital in study.hospitals.items()}
     named = share_labels(federation, axes, shown, approved)
-    found = Findings(solution, removed, seconds, named, halves, ranks)
-    fewest = protocol.thresholds.min_cell_count
+    found = Findings(solution, weighed, removed, seconds, named, ranks)
     federation.release("result", RESULT, lambda _name: released(found, fewest))
     return replace(found, solution=replace(solution, axes=with_names(solution.axes, named)))
 
@@ -166,25 +164,12 @@ def _axes(study: Study, digest: bytes) -> tuple[Tensors, dict[str, int], float]:
     return aligned, removed, seconds
 
 
-def _halves(study: Study, tensors: Tensors, solution: Solution) -> tuple[float, ...] | None:
-    """How well every phenotype comes back from halves of the patients."""
-    protocol = study.protocol
-    if protocol.evidence.halves == 0 or solution.settings.method == "local":
-        return None
-    again = replace(solution.settings, restarts=protocol.solver.restarts)
-    models = half_models(
-        tensors, again, study.federation,
-        lots=study.lots, repeats=protocol.evidence.halves, store=study.store,
-    )  # fmt: skip
-    return tuple(float(one) for one in matched(solution, models))
-
-
 def _ranks(study: Study, tensors: Tensors) -> RankChoice | None:
     """The evidence for other numbers of phenotypes."""
     protocol = study.protocol
     if not protocol.evidence.ranks:
         return None
-    settings = replace(protocol.solver, guides=(), restarts=1)
+    settings = replace(protocol.solver, guides=(), starts=1)
     return choose_rank(
         tensors, protocol.evidence.ranks, settings, study.federation,
         lots=study.lots, store=study.store,

@@ -115,7 +115,7 @@ def rehearse(
 def _shortened(protocol: Protocol, hospitals: Mapping[str, Hospital]) -> Protocol:
     """The same study under keys of its own, with one iteration of one start and no evidence."""
     members = tuple(Member(name, one.identity.fingerprint) for name, one in hospitals.items())
-    solver = replace(protocol.solver, max_iter=1, restarts=1)
+    solver = replace(protocol.solver, max_iter=1, starts=1)
     return replace(
         protocol, members=members, solver=solver, evidence=Evidence(0), test=False,
         alignment="tokens" if protocol.alignment == "polynomial" else protocol.alignment,

@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 
 from tripheno.errors import BadMessage, DriftedApart
+from tripheno.evaluation.grades import Graded
+from tripheno.evaluation.intervals import Interval
 from tripheno.evaluation.rank import RankChoice, RankEvidence, Recommendation
 from tripheno.exchange.messages import pack, unpack
 from tripheno.exchange.registry import Declaration, Plan, register
 from tripheno.privacy.labels import Named
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse, Solution
+from tripheno.study.evidence import Weighed
 from tripheno.vocabulary.axis import Axis
 
 APART = 1e-9
@@ -27,7 +30,7 @@ WORDS_BYTES = 1 << 20  # history, notes, names
 
 
 def _result_bytes(plan: Plan, codes: Mapping[str, int]) -> int:
-    numbers = sum(codes.values()) * (max(plan.ranks) + 1)
+    numbers = 3 * sum(codes.values()) * (max(plan.ranks) + 1)  # factors and intervals
     return 8 * numbers + WORDS_BYTES + 400 * sum(codes.values()) * int(plan.labels)
 
 
@@ -45,16 +48,16 @@ class Findings:
     """What a study found, as the process that ran it holds it."""
 
     solution: Solution
+    weighed: Weighed
     codes_removed: dict[str, int]
     alignment_seconds: float
     named: Named = field(default_factory=dict)
-    halves_match: tuple[float, ...] | None = None
     ranks: RankChoice | None = None
 
 
 def released(found: Findings, fewest: int) -> bytes:
     """The findings as they leave: counts of fewer than ``fewest`` people are not told."""
-    solution = found.solution
+    solution, weighed = found.solution, found.weighed
     bias = solution.bias or ()
     words = {
         "axes": [[axis.mode, axis.size] for axis in solution.axes],
@@ -68,13 +71,15 @@ def released(found: Findings, fewest: int) -> bytes:
         "nonzeros": solution.nonzeros,
         "squared_norm": solution.squared_norm,
         "costs": solution.costs._asdict(),
-        "carriers": [count if count >= fewest else None for count in solution.carriers or ()],
+        "carriers": [_told(count, fewest) for count in weighed.carriers],
+        "without": _told(weighed.without, fewest),
+        "effective": list(weighed.effective),
+        "grades": [one._asdict() for one in weighed.grades],
         "guided": list(solution.guided),
         "restart_match": list(solution.restart_match),
         "component_match": list(solution.component_match),
         "codes_removed": found.codes_removed,
         "alignment_seconds": found.alignment_seconds,
-        "halves_match": found.halves_match,
         "ranks": None if found.ranks is None else asdict(found.ranks),
         "names": {
             mode: {str(place): list(name) for place, name in places.items()}
@@ -84,6 +89,10 @@ def released(found: Findings, fewest: int) -> bytes:
     arrays = {f"factor.{n}": np.ascontiguousarray(f) for n, f in enumerate(solution.factors)}
     arrays |= {f"bias.{n}": np.ascontiguousarray(f) for n, f in enumerate(bias)}
     arrays["weights"] = solution.weights
+    for n, (low, high) in enumerate(weighed.intervals):
+        arrays |= {f"low.{n}": np.ascontiguousarray(low), f"high.{n}": np.ascontiguousarray(high)}
+    if weighed.prevalence is not None:
+        arrays["prevalence"] = np.stack(weighed.prevalence)
     arrays["words"] = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
     return pack(arrays)
 
@@ -109,7 +118,6 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
             patients=int(told["patients"]),
             nonzeros=int(told["nonzeros"]),
             squared_norm=float(told["squared_norm"]),
-            carriers=tuple(told["carriers"]),
             guided=tuple(told["guided"]),
             notes=tuple(map(str, told["notes"])),
             restart_match=tuple(told["restart_match"]),
@@ -119,13 +127,23 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
             str(mode): {int(place): (str(c), str(label)) for place, (c, label) in places.items()}
             for mode, places in told["names"].items()
         }
-        halves = None if told["halves_match"] is None else tuple(told["halves_match"])
+        weighed = Weighed(
+            tuple(told["carriers"]), told["without"], tuple(map(float, told["effective"])),
+            tuple(Graded(**one) for one in told["grades"]),
+            tuple(Interval(arrays[f"low.{n}"], arrays[f"high.{n}"])
+                  for n in modes if f"low.{n}" in arrays),
+            Interval(*arrays["prevalence"]) if "prevalence" in arrays else None,
+        )  # fmt: skip
         ranks = None if told["ranks"] is None else _choice(told["ranks"])
         removed = {str(mode): int(n) for mode, n in told["codes_removed"].items()}
         seconds = float(told["alignment_seconds"])
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise BadMessage("a result that cannot be read", where=where) from None
-    return Findings(solution, removed, seconds, named, halves, ranks)
+    return Findings(solution, weighed, removed, seconds, named, ranks)
+
+
+def _told(count: int | None, fewest: int) -> int | None:
+    return count if count is not None and count >= fewest else None
 
 
 def _choice(told: dict[str, Any]) -> RankChoice:

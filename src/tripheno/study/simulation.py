@@ -8,24 +8,30 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import numpy as np
+
 from tripheno.errors import TriphenoWarning
-from tripheno.exchange.communicator import Communicator, Listener
+from tripheno.evaluation.claims import hospitals_differ
+from tripheno.exchange.communicator import Communicator, Listener, in_clear
 from tripheno.exchange.keys import Identity, from_seed
 from tripheno.privacy.audit import AuditLog, Minutes
 from tripheno.privacy.gate import Record
+from tripheno.privacy.prevalence import MIN_CELL
 from tripheno.progress import ProgressLog, both
-from tripheno.solver.diagnosis import count_carriers
 from tripheno.solver.fit import fit
+from tripheno.solver.loop import costs_of
 from tripheno.solver.settings import Method, SolverSettings
-from tripheno.solver.solution import Iteration, Solution
+from tripheno.solver.solution import Costs, Iteration, Solution
 from tripheno.study.alignment import align
 from tripheno.study.axes import Tensors, check_cells
 from tripheno.study.doors import simulated_doors
-from tripheno.study.evidence import FEWEST_TO_SPLIT, half_models, seeded_lots
+from tripheno.study.evidence import Weighed, seeded_lots, weigh
 from tripheno.study.makers import Maker, SumsKind
-from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.vocabulary.alignment import AlignKind
 from tripheno.vocabulary.axis import Axis
+
+MOST_TO_SPLIT = 2_000_000  # cells: twenty more models of each hospital would take minutes
 
 
 @dataclass(frozen=True)
@@ -82,30 +88,38 @@ def run_method(
     settings: SolverSettings,
     maker: Maker,
     *,
+    resamples: int = 0,
     announce: Announce | None = None,
     listen: Listener | None = None,
     record: Record | None = None,
-) -> Solution:
-    """One method on a federation, behind doors that write to the record; carriers counted."""
+) -> tuple[Solution, Weighed]:
+    """One method on a federation, behind doors that write to the record; and what speaks for it."""
     tensors, method = federation.tensors, settings.method
-    communicator: Communicator | None = None
-    if method != "central":
+    if method == "central":
+        tensors = {method: pooled(list(tensors.values()))}
+        communicator = in_clear(tensors)
+    else:
         sizes = {axis.mode: axis.size for axis in federation.axes}
         blind = maker.of(tuple(tensors)) == "blind"
-        doors = simulated_doors(tensors, sizes, settings, record, blind=blind)
+        doors = simulated_doors(tensors, sizes, settings, record, resamples=resamples, blind=blind)
         communicator = maker(tuple(tensors), doors, listen)
 
     def watch(line: Iteration) -> None:
         if announce is not None:
             announce(method, line)
 
-    solution = fit(tensors, settings, communicator, watch=watch)
-    if communicator is None:
-        return solution
-    counted = count_carriers(
-        communicator, solution.patient_factors, solution.factors, settings.n_components
-    )
-    return replace(solution, carriers=tuple(int(count) for count in counted))
+    among = None if method == "central" else communicator  # the solver pools for itself
+    solution = fit(federation.tensors, settings, among, watch=watch)
+    weighed = weigh(
+        communicator, tensors, solution,
+        lots=seeded_lots(settings.seed), resamples=resamples, fewest=MIN_CELL,
+    )  # fmt: skip
+    return replace(solution, costs=_whole_costs(communicator, solution.costs)), weighed
+
+
+def _whole_costs(federation: Communicator, costs: Costs) -> Costs:
+    """The costs with what was asked after the fit; pooled data keep those of pooling."""
+    return costs_of(federation, costs.seconds_shared) if federation.size > 1 else costs
 
 
 def run_methods(
@@ -114,15 +128,17 @@ def run_methods(
     methods: Iterable[Method],
     *,
     maker: Maker | None = None,
+    resamples: Mapping[Method, int] | None = None,
     announce: Announce | None = None,
     listeners: Mapping[Method, Listener] | None = None,
     records: Mapping[Method, Record] | None = None,
-) -> dict[Method, Solution]:
+) -> dict[Method, tuple[Solution, Weighed]]:
     """Every method from the same start on the same federation."""
     maker = maker or Maker("plain", settings.seed)
     return {
         method: run_method(
             federation, replace(settings, method=method), maker, announce=announce,
+            resamples=(resamples or {}).get(method, 0),
             listen=(listeners or {}).get(method), record=(records or {}).get(method),
         )
         for method in methods
@@ -164,7 +180,7 @@ class Simulation:
     own: SolverSettings | None = None  # for each hospital's own model; None: the same settings
     names: Mapping[str, dict[int, str]] = field(default_factory=dict)  # method → component → name
     sums: SumsKind | None = None  # blind from three hospitals on, if not said
-    halves: int = 1  # how often patients are split in two to see whether phenotypes come back
+    resamples: int = 10  # of the patients, to see whether phenotypes come back
 
     @property
     def sums_kind(self) -> SumsKind:
@@ -179,7 +195,8 @@ class Simulated:
     solutions: dict[Method, Solution]
     audits: dict[Method, AuditLog]
     own: dict[str, Solution]
-    halves: list[Solution]
+    weighed: dict[Method, Weighed]
+    differ: dict[Method, np.ndarray]  # per component: hospitals differ more than a random split
 
 
 def simulate(study: Simulation, log: ProgressLog, announce: Announce | None = None) -> Simulated:
@@ -194,7 +211,7 @@ def simulate(study: Simulation, log: ProgressLog, announce: Announce | None = No
     def heard(method: Method) -> Listener:
         def stage(*_message: object) -> None:
             if log.status.stage != STAGES[method]:
-                log.stage(STAGES[method], settings.restarts)
+                log.stage(STAGES[method])
 
         return both(stage, log.listen)
 
@@ -204,30 +221,23 @@ def simulate(study: Simulation, log: ProgressLog, announce: Announce | None = No
             announce(method, line)
 
     maker = Maker(study.sums, settings.seed)
-    solutions = run_methods(
+    asked = methods if study.every else [settings.method]
+    found = run_methods(
         federation, settings, methods, maker=maker, announce=line_of,
+        resamples={m: study.resamples for m in asked if m != "local"},
         listeners={method: heard(method) for method in methods}, records=audits,
     )  # fmt: skip
+    solutions = {method: solution for method, (solution, _) in found.items()}
     own: dict[str, Solution] = {}
+    differ: dict[Method, np.ndarray] = {}
     if len(federation.tensors) > 1 and "local" in solutions:
         log.stage("every hospital's own model")
         own = own_models(federation, study.own or settings)
-    return Simulated(solutions, audits, own, _half_models(study, solutions, maker, log))
-
-
-def _half_models(
-    study: Simulation, solutions: Mapping[Method, Solution], maker: Maker, log: ProgressLog
-) -> list[Solution]:
-    """Models of halves of the patients; none where a hospital has too few to split."""
-    tensors = study.federation.tensors
-    if study.halves == 0 or min(tensor.patients for tensor in tensors.values()) < FEWEST_TO_SPLIT:
-        return []
-    log.stage("halves of every hospital's patients (exact)")
-    settings = solutions[study.settings.method].settings
-    again = replace(settings, restarts=study.settings.restarts)
-    lots = seeded_lots(study.settings.seed)
-    federation = maker(tuple(tensors))
-    return half_models(tensors, again, federation, lots=lots, repeats=study.halves)
+        if federation.nonzeros <= MOST_TO_SPLIT:
+            log.stage("random splits of the patients")
+            differ = {m: hospitals_differ(federation.tensors, solutions[m]) for m in asked}
+    return Simulated(solutions, audits, own, {m: weighed for m, (_, weighed) in found.items()},
+                     differ)  # fmt: skip
 
 
 def _audit_log(study: Simulation, method: Method) -> AuditLog:

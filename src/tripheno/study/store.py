@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,18 @@ from tripheno.solver.checkpoints import (
     hospital_state,
     outcome_arrays,
     outcome_of,
+    race_arrays,
+    race_of,
 )
 from tripheno.solver.loop import Checkpoint, Keep, Members, Outcome
 from tripheno.solver.method import Method
+from tripheno.solver.race import Race
 from tripheno.vocabulary.axis import Axis
 
 KEPT = 3  # states of the last so many checkpoints: members may be one apart
 DIGEST_BYTES = 32
 SCALES, OWN = "scales|", "own|"
+RACE, DONE = "race", "done"  # behind a fit's label: its tournament; that it is finished
 Arrays = dict[str, np.ndarray]
 
 
@@ -180,6 +184,7 @@ class RunStore:
         t, _ = self._where()
         path = self.folder / f"{_slug(members.label)}.outcome"
         write_arrays(path, {**outcome_arrays(outcome), "t": np.array(t)})
+        self._keep(f"{members.label}{DONE}", {})
 
     def outcome(self, members: Members) -> Outcome | None:
         """The outcome of a fit that was finished before; the patients are fitted again at home."""
@@ -211,20 +216,41 @@ class RunStore:
             iteration = checkpoint.state.iteration
             if iteration == 1 or (iteration - 1) % self.every:
                 return
-            t, h = self._where()
             arrays = checkpoint_arrays(checkpoint)
-            arrays |= {"label": _text(members.label), "h": np.frombuffer(h, dtype=np.uint8)}
-            assert self._federation is not None
-            arrays |= {SCALES + k: v for k, v in self._federation.scales.to_arrays().items()}
             for name, state in members.states.items():
                 own = hospital_arrays(state)
                 arrays |= {f"{OWN}{name}|{key}": value for key, value in own.items()}
-            write_arrays(self._state(t), arrays)
-            old = sorted(p for p in self.folder.glob("*.state") if p.stem.isdigit())[:-KEPT]
-            for path in old:
-                path.unlink(missing_ok=True)
+            self._keep(members.label, arrays)
 
         return keep
+
+    def race(self, members: Members) -> Race | None:
+        """Where this fit's tournament stood at the checkpoint gone on from."""
+        arrays = self._from
+        if arrays is None or _words(arrays["label"]) != f"{members.label}{RACE}":
+            return None
+        return race_of(arrays)
+
+    def race_keeper(self, members: Members) -> Callable[[Race], None]:
+        """Keep where a tournament stands, every so often."""
+
+        def keep(race: Race) -> None:
+            iteration = race.planned.iteration
+            if iteration and iteration % self.every == 0:
+                self._keep(f"{members.label}{RACE}", race_arrays(race))
+
+        return keep
+
+    def _keep(self, label: str, arrays: Arrays) -> None:
+        """A file of this state and of the scales, of which the last few are kept."""
+        t, h = self._where()
+        arrays = {**arrays, "label": _text(label), "h": np.frombuffer(h, dtype=np.uint8)}
+        assert self._federation is not None
+        arrays |= {SCALES + k: v for k, v in self._federation.scales.to_arrays().items()}
+        write_arrays(self._state(t), arrays)
+        old = sorted(p for p in self.folder.glob("*.state") if p.stem.isdigit())[:-KEPT]
+        for path in old:
+            path.unlink(missing_ok=True)
 
     def _where(self) -> tuple[int, bytes]:
         """The number of the next sum, and the hash of all before it."""

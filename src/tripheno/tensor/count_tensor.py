@@ -197,6 +197,15 @@ class CountTensor:
         """The patient row of every cell."""
         return np.repeat(np.arange(self.patients), np.diff(self.cells.starts))
 
+    def people_at_positions(self) -> list[np.ndarray]:
+        """For every feature mode, how many people have a cell at each position."""
+        found = []
+        for n, axis in enumerate(self.axes):
+            place = self.cells.indices[:, n].astype(np.int64)
+            pairs = np.unique(self.patient_of_cell * axis.size + place)
+            found.append(np.bincount(pairs % axis.size, minlength=axis.size).astype(np.float64))
+        return found
+
     def coordinates(self) -> tuple[np.ndarray, np.ndarray]:
         """Every cell as (indices with the patient first, count)."""
         indices = np.column_stack([self.patient_of_cell, self.cells.indices.astype(np.int64)])

@@ -50,7 +50,7 @@ class Adding:
         costs: list[np.ndarray] = []
         for n in range(len(found[0])):
             parts = [
-                stacked.normal_equations(t, found, p, n, w)
+                stacked.normal_equations(t, found, p, n, resampling=w)
                 for t, p, w in zip(self.tensors, patients, resampling, strict=True)
             ]
             flat = self.add([np.append(p.mttkrp.ravel(), p.patient_gram) for p in parts])

@@ -56,7 +56,9 @@ def protocol(method: Any = "exact", alignment: Any = "tokens", **changes: Any) -
     made = Protocol(
         study="small",
         rule=CountingRule(modes=modes),
-        solver=SolverSettings(n_components=4, method=method, max_iter=9, seed=3, tol=1e-12),
+        solver=SolverSettings(
+            n_components=4, method=method, max_iter=9, seed=3, tol=1e-12, starts=1
+        ),
         alignment=alignment,
         lists=lists,
         thresholds=Thresholds(11, 50),

@@ -31,7 +31,8 @@ ORIGIN = {"origin": f"http://{HOST}"}
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dashboard") / "run"
-    study = Simulation(assemble(planted(0).hospitals), SolverSettings(4, "trip", tol=1e-4), {})
+    settings = SolverSettings(4, "trip", tol=1e-4, starts=1)
+    study = Simulation(assemble(planted(0).hospitals), settings, {})
     run_simulation(study, folder, 0.0)
     return folder
 

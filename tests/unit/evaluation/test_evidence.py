@@ -7,16 +7,20 @@ from tripheno.errors import SettingsError
 from tripheno.evaluation.claims import origin_claims
 from tripheno.evaluation.grades import graded, likeness, near_best
 from tripheno.evaluation.intervals import (
-    MOST_REPLICATES,
     bootstrap_weights,
     code_intervals,
     percentile_interval,
     prevalence_interval,
 )
-from tripheno.evaluation.membership import chance, members, membership_counts
-from tripheno.privacy.small_cells import people_at_positions
+from tripheno.evaluation.membership import chance, counted, members
+from tripheno.exchange.communicator import in_clear
+from tripheno.protocol.agreed import MOST_RESAMPLES
+from tripheno.solver.fit import fit
 from tripheno.solver.influence import effective_parts, effective_patients
+from tripheno.solver.settings import SolverSettings
 from tripheno.solver.stacked import fit_patients
+from tripheno.study.evidence import home_lots, seeded_lots, weigh
+from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import match_components, unit_columns
 from tripheno.testing.adding import Adding
@@ -58,12 +62,14 @@ def test_both_resamples_and_finalists_must_have_a_stable_phenotype_and_enough_pa
 
 
 def test_weights_come_from_the_secret_and_are_never_whole_numbers():
-    one, again = (bootstrap_weights(b"secret", 50, 4) for _ in range(2))
+    lots = home_lots({"a": b"secret", "b": b"another"})
+    one, again = (bootstrap_weights(lots("a", "resamples"), 50, 4) for _ in range(2))
     assert np.array_equal(one, again)
-    assert not np.array_equal(one, bootstrap_weights(b"another", 50, 4))
+    assert not np.array_equal(one, bootstrap_weights(lots("b", "resamples"), 50, 4))
     assert (one != np.round(one)).all()
+    assert bootstrap_weights(lots("a", "resamples"), 50, 0).shape == (50, 0)
     with pytest.raises(SettingsError):
-        bootstrap_weights(b"secret", 50, MOST_REPLICATES + 1)
+        bootstrap_weights(lots("a", "resamples"), 50, MOST_RESAMPLES + 1)
 
 
 def coverage(seeds, patients=120, replicates=40):
@@ -78,7 +84,7 @@ def coverage(seeds, patients=120, replicates=40):
         many, _, _ = mixture(seed, 20 * patients, sample=1)
         target = Adding([many]).to_the_end(planted_factors, 40)[0].factors
         found = Adding([tensor]).to_the_end(planted_factors, 40)[0].factors
-        weights = bootstrap_weights(b"%d" % seed, patients, replicates)
+        weights = bootstrap_weights(np.random.default_rng(seed), patients, replicates)
         models = replicate_models(tensor, found, weights)
         order = match_components(found, target).other
         rows = fit_patients(tensor, [found])[0]
@@ -110,35 +116,83 @@ def test_a_prevalence_s_interval_is_the_middle_of_its_replicates():
 
 def test_carriers_are_found_and_relabelled_patients_have_nothing():
     tensor, truth, has = mixture(3)
-    people = people_at_positions(tensor)
-    rng = np.random.default_rng(0)
-    found = members(tensor, truth, people, rng)
+    found = members(tensor, truth)
     planted_members = np.eye(3, dtype=bool)[has]
     assert (found & planted_members).sum() >= 0.9 * planted_members.sum()
     assert (found & planted_members).sum() >= 0.95 * found.sum()
+    scale = np.array([0.1, 3.0, 9.0])
+    assert np.array_equal(members(tensor, [truth[0] * scale, truth[1]]), found)
     indices, values = tensor.coordinates()
-    shuffled = indices.copy()
+    shuffled, rng = indices.copy(), np.random.default_rng(0)
     for i in range(tensor.patients):
         mine = indices[:, 0] == i
-        for n in (1, 2):
-            p = people[n - 1] / people[n - 1].sum()
+        for n, people in enumerate(tensor.people_at_positions(), start=1):
+            p = people / people.sum()
             names = rng.choice(len(p), len(p), replace=False, p=p)
             shuffled[mine, n] = names[indices[mine, n]]
     stranger = CountTensor.from_cells(shuffled, values, shape=tensor.shape)
-    assert (chance(stranger, truth, people, rng) <= 0.01).mean() < 0.06
-    counts = membership_counts(found)
-    assert counts[-2] == tensor.patients
-    assert counts[-1] == (~found.any(axis=1)).sum()
+    asked = np.ones((tensor.patients, 3), dtype=bool)
+    assert (chance(stranger, truth, asked, rng) <= 0.01).mean() < 0.06
+    assert (chance(stranger, truth, ~asked, rng) == 1.0).all()
+
+
+def test_a_hospital_contributes_counts_of_people_and_of_resampled_people():
+    having = np.array([[True, False], [True, True], [False, False]])
+    told = counted(having, np.array([[1.0, 0.5], [2.0, 0.25], [4.0, 0.125]]))
+    assert told.carriers.tolist() == [2.0, 1.0]
+    assert told.without == 1.0
+    assert told.resampled.tolist() == [[3.0, 2.0], [0.75, 0.25]]
+    assert told.weights.tolist() == [7.0, 0.875]
 
 
 def test_every_planted_phenotype_has_somebody_in_three_hospitals():
-    parts = list(planted(0).hospitals.values())
-    found = planted(0).factors
-    parts = [part.select_patients(np.arange(60)) for part in parts]
-    people = [sum(mode) for mode in zip(*map(people_at_positions, parts), strict=True)]
-    rng = np.random.default_rng(0)
-    total = sum(membership_counts(members(part, found, people, rng)) for part in parts)
+    parts = [part.select_patients(np.arange(60)) for part in planted(0).hospitals.values()]
+    total = sum(members(part, planted(0).factors).sum(axis=0) for part in parts)
     assert (total[:RANK] > 0).all()
+
+
+@pytest.fixture(scope="module")
+def weighed():
+    """Six planted phenotypes, found from several starts, and what speaks for them."""
+    tensors = planted(0).hospitals
+    found = fit(tensors, SolverSettings(RANK, "exact", tol=1e-4, starts=4))
+    lots = seeded_lots(0)
+    federation = Maker("blind")(tuple(tensors))
+    return found, weigh(federation, tensors, found, lots=lots, resamples=10, fewest=11)
+
+
+def test_planted_phenotypes_are_stable_and_who_has_them_adds_up(weighed):
+    found, evidence = weighed
+    assert [one.grade for one in evidence.grades] == ["stable"] * RANK
+    having = np.concatenate(list(evidence.having.values()))
+    assert len(having) == found.patients
+    assert evidence.carriers == tuple(having.sum(axis=0))
+    assert evidence.without == (~having.any(axis=1)).sum()
+    low, high = evidence.prevalence
+    share = np.array(evidence.carriers) / found.patients
+    assert ((low <= share) & (share <= high)).all()
+    assert ((low > 0.0) & (low < high) & (high < 1.0)).all()
+
+
+def test_intervals_hold_the_weights_and_no_phenotype_rests_on_more_patients_than_there_are(weighed):
+    found, evidence = weighed
+    for (low, high), factor in zip(evidence.intervals, found.factors, strict=True):
+        assert low.shape == high.shape == factor.shape
+        assert (low <= high).all()
+        assert (((low <= factor) & (factor <= high)) | (factor < 0.05)).mean() > 0.95
+    assert all(11 <= one <= found.patients for one in evidence.effective)
+    assert [one.effective_patients for one in evidence.grades] == list(evidence.effective)
+
+
+def test_a_surplus_component_is_not_stable_and_without_resamples_there_is_no_grade():
+    tensors = planted(0).hospitals
+    found = fit(tensors, SolverSettings(RANK + 2, "exact", tol=1e-4, starts=4))
+    asked = {"lots": seeded_lots(0), "fewest": 11}
+    evidence = weigh(in_clear(tensors), tensors, found, resamples=10, **asked)
+    assert any(one.grade != "stable" for one in evidence.grades)
+    none = weigh(in_clear(tensors), tensors, found, resamples=0, **asked)
+    assert (none.grades, none.intervals, none.prevalence) == ((), (), None)
+    assert (none.carriers, none.effective) == (evidence.carriers, evidence.effective)
 
 
 def test_an_origin_is_claimed_only_where_a_random_split_would_not_give_it():
@@ -146,9 +200,7 @@ def test_an_origin_is_claimed_only_where_a_random_split_would_not_give_it():
     null = 0.8 + 0.1 * rng.random((40, 3, 4))
     observed = 0.8 + 0.1 * rng.random((3, 4))
     observed[:, 2] = [0.95, 0.1, 0.1]
-    assert origin_claims(observed, null, [True] * 4).tolist() == [False, False, True, False]
-    assert not origin_claims(observed, null, [True, True, False, True]).any()
-    assert not origin_claims(observed, null[:5], [True] * 4).any()
-    false = [origin_claims(one, np.delete(null, n, 0), [True] * 4).any()
-             for n, one in enumerate(null)]  # fmt: skip
+    assert origin_claims(observed, null).tolist() == [False, False, True, False]
+    assert not origin_claims(observed, null[:5]).any()
+    false = [origin_claims(one, np.delete(null, n, 0)).any() for n, one in enumerate(null)]
     assert np.mean(false) <= 0.05

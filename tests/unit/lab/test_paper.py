@@ -119,7 +119,9 @@ def test_the_same_run_is_measured_once_and_stands_in_every_experiment(tmp_path, 
 def test_hospitals_that_differ_have_every_patient_once_and_another_case_mix():
     hospitals = planted(0).hospitals
     whole = pooled(list(hospitals.values()))
-    factors = fit({"all": whole}, SolverSettings(3, method="central", max_iter=20)).factors
+    factors = fit(
+        {"all": whole}, SolverSettings(3, method="central", max_iter=20, starts=1)
+    ).factors
     dealt = share_out_by_phenotype(whole, 3, factors, np.random.default_rng(0))
     assert sum(t.patients for t in dealt.values()) == whole.patients
     assert sum(t.squared_norm for t in dealt.values()) == pytest.approx(whole.squared_norm)

@@ -20,7 +20,6 @@ from tripheno.exchange.keys import Identity
 from tripheno.privacy.approval import APPROVAL, approve, check_approval
 from tripheno.privacy.manifest import MANIFEST, read_manifest
 from tripheno.privacy.own_data import own_tensor
-from tripheno.privacy.small_cells import people_at_positions
 from tripheno.protocol.agreed import Member, read_protocol
 from tripheno.protocol.key_files import make_identity
 from tripheno.protocol.site import read_site
@@ -217,7 +216,7 @@ def test_stand_ins_have_enough_people_for_every_code_and_nobodys_data(home):
     other = stand_in(tensor.axes, 11, np.random.default_rng(0))
     assert other.patients == 11
     assert other.axes == tensor.axes
-    assert all(people.min() == 11 for people in people_at_positions(other))
+    assert all(people.min() == 11 for people in other.people_at_positions())
 
 
 def test_a_public_list_is_x(home):

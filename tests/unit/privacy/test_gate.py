@@ -23,7 +23,7 @@ from tripheno.testing.planted import RANK, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 
-QUICK = SolverSettings(RANK, "exact", max_iter=2, seed=1)
+QUICK = SolverSettings(RANK, "exact", max_iter=2, seed=1, starts=1, influence="none")
 FIRST = "fit/1/0/0"
 
 
@@ -96,15 +96,15 @@ def test_every_message_of_a_run_passes_and_has_its_line(passed):
     ids=["trip blind", "local in clear", "exact in clear"],
 )
 def test_what_the_settings_list_is_what_a_run_sends(method, kind):
-    """Restarts, review at the limit, bias: nothing is sent that is not listed."""
+    """A tournament, bounded influence, review at the limit, bias: nothing that is not listed."""
     tensors = planted(1).hospitals
-    settings = SolverSettings(RANK, method, max_iter=1, restarts=2, bias=True, seed=1)
+    settings = SolverSettings(RANK, method, max_iter=1, starts=2, bias=True, seed=1)
     codes = codes_of(planted(1).together)
     doors = {name: Keeping() for name in tensors}
     fit(tensors, settings, Maker(kind)(tuple(tensors), doors.__getitem__))
     sent = {m.declaration.name for m in next(iter(doors.values())).kept.values()}
     plan = plan_of(settings, codes, 3, blind=kind == "blind")
-    assert sent == {one.name for one in messages_of(plan)} - {"carriers"}
+    assert sent == {one.name for one in messages_of(plan)} - {"carriers", "effective"}
     minutes = Minutes()
     guarded = simulated_doors(tensors, codes, settings, minutes, blind=kind == "blind")
     fit(tensors, settings, Maker(kind)(tuple(tensors), guarded))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tripheno.errors import NothingLeft, SettingsError
 from tripheno.exchange.communicator import in_clear
-from tripheno.privacy.small_cells import people_at_positions, people_per_code, shown_counts
+from tripheno.privacy.small_cells import people_per_code, shown_counts
 from tripheno.study.axes import without_small_cells
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor, pooled
@@ -32,14 +32,14 @@ def test_every_code_left_has_enough_people_in_the_network(fewest, kind):
     own = planted(0).hospitals
     tensors, removed = without_small_cells(Maker(kind)(tuple(own)), own, fewest)
     together = pooled(list(tensors.values()))
-    assert min(people.min() for people in people_at_positions(together)) >= fewest
+    assert min(people.min() for people in together.people_at_positions()) >= fewest
     before = planted(0).together
     for old, new in zip(before.axes, together.axes, strict=True):
         assert set(new.codes) <= set(old.codes)
         assert removed[new.mode] == old.size - new.size
     if fewest == 25:
         assert sum(removed.values()) > 0
-        for people in zip(*(people_at_positions(t) for t in tensors.values()), strict=True):
+        for people in zip(*(t.people_at_positions() for t in tensors.values()), strict=True):
             for one in people:  # what a hospital sees of the others
                 others = sum(people) - one
                 assert ((others == 0) | (others >= fewest)).all()

@@ -33,8 +33,8 @@ def home(tmp_path_factory):
     for name, options in {
         "run": {}, "free": {"constraint": "none"}, "biased": {"bias": True},
     }.items():  # fmt: skip
-        solver = SolverSettings(4, "exact", max_iter=300, tol=1e-4, **options)
-        run_simulation(Simulation(federation, solver, {}, beside=()), home / name, 0.0)
+        solver = SolverSettings(4, "exact", max_iter=300, tol=1e-4, starts=1, **options)
+        run_simulation(Simulation(federation, solver, {}, beside=(), resamples=0), home / name, 0.0)
     (home / "outsider").mkdir()
     write_events(outsider.events, home / "outsider" / "events.parquet", RULE)
     return home

@@ -51,7 +51,7 @@ def home(tmp_path_factory):
     hospitals = synthetic_network(settings).hospitals
     omop = with_concept_ids(pa.concat_tables(h.events for h in hospitals[:1]))
     write_events(omop, home / "events.parquet", CountingRule())
-    solver = SolverSettings(4, "exact", tol=1e-3)
+    solver = SolverSettings(4, "exact", tol=1e-3, starts=1)
     others = {
         h.name: CountTensor.from_events(with_codes(h.events, "ICD9CM:{}".format)) for h in hospitals
     }
@@ -59,7 +59,7 @@ def home(tmp_path_factory):
         "omop": {"a": CountTensor.from_events(omop)}, "other": others,
     }.items():  # fmt: skip
         run_simulation(
-            Simulation(assemble(tensors), solver, {}, beside=(), halves=0), home / name, 0.0
+            Simulation(assemble(tensors), solver, {}, beside=(), resamples=0), home / name, 0.0
         )
     write_scored(home / "scored", score(home / "omop", home / "events.parquet"), home / "omop")
     return home

@@ -23,7 +23,7 @@ from tripheno.testing.planted import planted
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page") / "run"
     federation = assemble(planted(0).hospitals)
-    study = Simulation(federation, SolverSettings(4, "trip", tol=1e-4, restarts=2), {"a": "f" * 64})
+    study = Simulation(federation, SolverSettings(4, "trip", tol=1e-4, starts=2), {"a": "f" * 64})
     run_simulation(study, folder, 0.0)
     return folder
 
@@ -63,7 +63,7 @@ def test_no_count_below_eleven_is_on_the_page(folder):
 
 def test_a_run_without_others_beside_it_gives_a_shorter_page(tmp_path):
     federation = assemble(planted(0).hospitals)
-    settings = SolverSettings(3, "exact", tol=1e-3)
+    settings = SolverSettings(3, "exact", tol=1e-3, starts=1)
     run_simulation(Simulation(federation, settings, {}, beside=()), tmp_path / "run", 0.0)
     page = (tmp_path / "run" / "report.html").read_text()
     assert 'id="models"' not in page

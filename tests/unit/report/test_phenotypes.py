@@ -16,6 +16,7 @@ from tripheno.report.phenotypes import (
     Phenotype,
     RankedCode,
     brief,
+    evidence_of,
     from_plain,
     grade_of,
     led_apart,
@@ -23,9 +24,10 @@ from tripheno.report.phenotypes import (
     readable,
     specificity,
     to_plain,
+    weighed_in_words,
 )
-from tripheno.solver.diagnosis import carriers
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.evidence import Weighed
 from tripheno.study.makers import Maker
 from tripheno.study.simulation import assemble, own_models, run_method
 from tripheno.testing.planted import planted
@@ -34,8 +36,8 @@ from tripheno.testing.planted import planted
 @pytest.fixture(scope="module")
 def solved():
     federation = assemble(planted(0).hospitals)
-    settings = SolverSettings(6, "exact", tol=1e-4, restarts=3)
-    return federation, settings, run_method(federation, settings, Maker("plain"))
+    settings = SolverSettings(6, "exact", tol=1e-4, starts=4)
+    return federation, settings, *run_method(federation, settings, Maker("plain"), resamples=5)
 
 
 class TestSpecificity:
@@ -55,20 +57,6 @@ class TestSpecificity:
 
 
 class TestPrevalence:
-    def test_a_carrier_has_three_counts_and_a_tenth_of_the_patients_counts(self):
-        features = [np.array([[0.6, 0.0], [0.8, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])]
-        rows = np.array([[3.01 / 1.4, 0.0], [2.9 / 1.4, 0.0], [100.0, 5.0], [0.0, 0.0]])
-        assert carriers(rows, features).tolist() == [
-            [True, False], [False, False], [True, False], [False, False],
-        ]  # fmt: skip
-
-    def test_scaling_the_factors_changes_no_carrier(self, solved):
-        _, _, solution = solved
-        rows = next(iter(solution.patient_factors.values()))
-        scale = np.linspace(0.1, 9, 6)
-        scaled = [solution.factors[0] * scale, solution.factors[1]]
-        assert np.array_equal(carriers(rows, solution.factors), carriers(rows / scale, scaled))
-
     def test_a_small_count_is_withheld_with_another_so_that_the_total_does_not_tell_it(self):
         shown = shown_prevalence({"a": 50, "b": 10, "c": 40}, dict.fromkeys("abc", 100))
         assert shown.patients == {"a": 50, "b": None, "c": None}
@@ -105,25 +93,22 @@ class TestPrevalence:
             assert min(sizes[name], rest) - least >= min(10, sizes[name])
 
     def test_the_sum_over_hospitals_is_what_their_patients_give(self, solved):
-        _, _, solution = solved
-        own = [carriers(rows, solution.factors) for rows in solution.patient_factors.values()]
-        assert solution.carriers == tuple(sum(one.sum(axis=0) for one in own))
-        found = prevalence_of_sums(solution.carriers, solution.patients)
-        assert [one.total for one in found] == list(solution.carriers)
+        _, _, solution, weighed = solved
+        own = [having.sum(axis=0) for having in weighed.having.values()]
+        assert weighed.carriers == tuple(sum(own))
+        found = prevalence_of_sums(weighed.carriers, solution.patients)
+        assert [one.total for one in found] == list(weighed.carriers)
         assert found[0].patients == {}
 
     def test_a_coordinator_shows_no_small_sum(self):
-        found = prevalence_of_sums([0, 1, 10, 11, 89, 90, 100], 100)
-        assert [one.total for one in found] == [0, None, None, 11, 89, None, 100]
+        found = prevalence_of_sums([0, 1, 10, 11, 89, 90, 100, None], 100)
+        assert [one.total for one in found] == [0, None, None, 11, 89, None, 100, None]
         assert found[3].total_share == 0.11
 
     def test_no_small_number_is_in_the_plain_form(self, solved):
-        _, _, solution = solved
-        found = prevalence_of(solution.patient_factors, solution.factors)
-        counts = {
-            name: carriers(rows, solution.factors).sum(axis=0)
-            for name, rows in solution.patient_factors.items()
-        }
+        having = solved[3].having
+        found = prevalence_of(having)
+        counts = {name: own.sum(axis=0) for name, own in having.items()}
         small = [(r, h) for h, c in counts.items() for r, n in enumerate(c) if 0 < n < 11]
         assert all(found[r].patients[hospital] is None for r, hospital in small)
         assert any(one.total for one in found)
@@ -135,16 +120,19 @@ class TestOrigin:
         assert Origin({"a": 0.9, "b": 0.1}).text == "In the own model of a"
         assert Origin({"a": 0.9, "b": 0.8, "c": 0.1}).text == "In the own model of a and b"
         assert Origin({"a": 0.69, "b": 0.1}).kind == "together"
+        assert "do not differ" in Origin({"a": 0.9, "b": 0.1}, differs=False).text
 
     def test_own_models_say_where_a_phenotype_is_found(self, solved):
-        federation, settings, solution = solved
+        federation, settings, solution, _ = solved
         own = own_models(federation, settings)
         found = origins(solution, own)
+        assert not any(one.differs for one in found)
+        assert [one.differs for one in origins(solution, own, np.arange(6) == 2)].index(True) == 2
         assert list(own) == list(federation.tensors)
         assert max(max(one.similarity.values()) for one in found) > 0.9
 
     def test_the_table_holds_every_phenotype_of_every_model_once(self, solved):
-        federation, settings, solution = solved
+        federation, settings, solution, _ = solved
         own = own_models(federation, settings)
         table = models_table(solution, None, own)
         assert table["models"] == ["exact", *federation.tensors]
@@ -155,18 +143,40 @@ class TestOrigin:
 
 
 def test_a_phenotype_comes_back_from_json_as_it_was(solved):
-    federation, settings, solution = solved
+    federation, settings, solution, weighed = solved
     evidence = Evidence(
-        origins(solution, own_models(federation, settings)),
-        prevalence_of(solution.patient_factors, solution.factors),
+        origins(solution, own_models(federation, settings), np.arange(6) < 3),
+        prevalence_of(weighed.having),
         list(solution.component_match),
-        [0.5] * 6,
+        **weighed_in_words(weighed),
     )
     for phenotype in phenotypes_of(solution, {0: "<script>"}, evidence):
         assert from_plain(json.loads(json.dumps(to_plain(phenotype)))) == phenotype
         assert phenotype.overlap is not None
         assert phenotype.overlap.number != phenotype.number
         assert phenotype.stability is not None
+        assert phenotype.grade == weighed.grades[phenotype.number - 1].grade
+        assert phenotype.named
+        for codes in phenotype.codes.values():
+            assert all(0.0 <= low <= high <= 1.0 for low, high in (c.interval for c in codes))
+        assert set(to_plain(phenotype)) >= {"stability_resamples", "grade", "effective_patients",
+                                            "named", "interval"}  # fmt: skip
+
+
+def test_no_small_number_of_people_is_told_by_an_interval_or_by_those_who_have_none(solved):
+    _, _, solution, weighed = solved
+    words = {"intervals": [(0.01, 0.02)] * 6}
+    hidden, *shown = phenotypes_of(
+        solution, None, Evidence(None, prevalence_of_sums([3, *[50] * 5], 700), **words)
+    )
+    assert hidden.interval is None
+    assert all(one.interval == (0.01, 0.02) for one in shown)
+    whole = evidence_of(weighed, 5, solution.patients)
+    assert whole["stable"] + whole["partly"] + whole["unstable"] == 6
+    assert whole["resamples"] == 5
+    for without, told in ((3, None), (70, 0.1), (None, None), (0, 0.0)):
+        few = evidence_of(Weighed((), without, ()), 5, 700)
+        assert (few["share_without"], few["resamples"]) == (told, 0)
 
 
 def test_codes_without_a_name_are_counted_not_guessed(solved):
@@ -207,12 +217,19 @@ class TestTitlesAndGrades:
 
     def test_the_worst_evidence_gives_the_grade_and_an_unstable_one_has_no_name_of_its_own(self):
         grades = {(0.95, 0.92): "stable", (0.95, 0.75): "partly", (0.95, 0.1): "unstable",
-                  (None, 0.95): "stable", (None, None): None}  # fmt: skip
-        for (starts, halves), grade in grades.items():
-            one = self.phenotype(1, [("fever", 0.9)], stability=starts, stability_halves=halves)
-            assert grade_of(one) == grade
+                  (0.1, 0.95): "unstable", (None, 0.95): "stable", (0.95, None): None}  # fmt: skip
+        for (starts, resamples), grade in grades.items():
+            found = {"stability": starts, "stability_resamples": resamples}
+            assert grade_of(self.phenotype(1, [("fever", 0.9)], **found)) == grade
         shaky = self.phenotype(1, [("fever", 0.9)], grade="unstable")
         assert shaky.title == "unstable: fever"
+
+    def test_one_that_too_few_patients_stand_behind_is_not_called_by_its_codes(self):
+        few = self.phenotype(3, [("fever", 0.9)], named=False)
+        assert few.title == "phenotype 3 of too few patients"
+        given = self.phenotype(3, [("fever", 0.9)], named=False, name="Malaria")
+        assert given.title == "Malaria"
+        assert not from_plain(json.loads(json.dumps(to_plain(few)))).named
 
     def test_fields_of_newer_versions_and_intervals_are_read(self, solved):
         plain = to_plain(phenotypes_of(solved[2])[0])

@@ -85,7 +85,7 @@ class Deceived(Communicator):
 
 def refusals(tensors: Mapping[str, CountTensor], settings: SolverSettings) -> dict[str, str]:
     """Deceit → the code with which hospitals refused it, empty where they went on."""
-    short = replace(settings, max_iter=2, restarts=1)
+    short = replace(settings, max_iter=2, starts=1, influence="none")
     found = {}
     for name, deceit in DECEITS.items():
         federation = Deceived(Maker("blind", settings.seed)(tuple(tensors)), deceit, "fit/1/1/0")

@@ -46,14 +46,14 @@ class Configuration:
 
     def short(self) -> SolverSettings:
         """The settings for as many iterations as the attacks look at."""
-        return replace(self.settings, max_iter=ROUNDS[self.settings.method], restarts=1)
+        return replace(self.settings, max_iter=ROUNDS[self.settings.method], starts=1)
 
 
 def paper_in_clear(settings: SolverSettings) -> Configuration:
     """The seed paper's protocol: its released variant, contributions in clear, polynomials."""
     released = SolverSettings(
         settings.n_components, "trip", variant="released", constraint=settings.constraint,
-        seed=settings.seed,
+        seed=settings.seed, starts=1, influence="none",
     )  # fmt: skip
     return Configuration(PAPER, released, "plain", "polynomial")
 

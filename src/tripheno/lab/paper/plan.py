@@ -83,7 +83,8 @@ class PaperSettings:
             max_iter=self.max_iter,
             tol=self.tol,
             seed=self.seed + repeat,
-            track_rmse=False,
+            starts=1,
+            influence="none",
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -72,8 +72,8 @@ def naming_settings(settings: PaperSettings, repeat: int) -> SolverSettings:
         seed=settings.seed + repeat,
         max_iter=settings.max_iter,
         tol=settings.tol,
-        restarts=settings.starts,
-        track_rmse=False,
+        starts=settings.starts,
+        influence="none",
     )
 
 
@@ -90,9 +90,8 @@ def discover(
         federation.nonzeros, len(federation.axes),
     )  # fmt: skip
     own = own_models(federation, naming)
-    best = replace(naming, seed=pooled.settings.seed, restarts=1)
     sums = Maker(usual_sums(len(tensors)), seed)
-    together, (up, down) = quietly(federation.tensors, replace(best, method="trip"), sums)
+    together, (up, down) = quietly(federation.tensors, replace(naming, method="trip"), sums)
     alignment = federation.alignment_seconds
     blank = Row(name, "", "", repeat, 0.0, None, None, 0.0, 0.0, 0.0, 0, 0)
     row = partial(_row, blank, reference)
@@ -106,7 +105,7 @@ def discover(
             contender,
             repeat,
             federation.tensors,
-            best,
+            naming,
             reference=reference,
             sums=sums,
             alignment=alignment,

@@ -76,12 +76,12 @@ def _settings(source: Source) -> str:
 
 
 def _evidence(source: Source) -> str:
-    rows = [["", "phenotype", "how sure", "other starts", "halves", "patients", "people say"]]
+    rows = [["", "phenotype", "how sure", "other starts", "resamples", "patients", "people say"]]
     for p in source.report.phenotypes:
         total = p.prevalence.total if p.prevalence else None
         verdicts = Counter(p.review.verdicts.values())
         said = [f"{count} × {verdict}" for verdict, count in verdicts.items()]
-        shown = [f"{v:.2f}" if v is not None else "–" for v in (p.stability, p.stability_halves)]
+        shown = [f"{v:.2f}" if v is not None else "–" for v in (p.stability, p.stability_resamples)]
         rows.append(
             [str(p.number), p.title[:200], p.grade or "not examined", *shown,
              "withheld" if total is None else f"{total:,}",

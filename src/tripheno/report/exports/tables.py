@@ -20,12 +20,12 @@ from tripheno.report.sheet import sheet_rows
 
 def evidence_rows(phenotypes: Iterable[Phenotype]) -> list[list[Any]]:
     """One row for each phenotype: how sure, who has it, what people say."""
-    heading = ["phenotype", "title", "grade", "other_starts", "halves", "effective_patients",
+    heading = ["phenotype", "title", "grade", "other_starts", "resamples", "effective_patients",
                "patients", "patients_share", "share_of_fit", "origin", "status", "named_by",
                "verdicts"]  # fmt: skip
     rows = [
         [
-            p.number, p.title, p.grade or "", p.stability, p.stability_halves,
+            p.number, p.title, p.grade or "", p.stability, p.stability_resamples,
             p.effective_patients, p.prevalence.total if p.prevalence else None,
             p.prevalence.total_share if p.prevalence else None, round(p.share, 6),
             p.origin.kind if p.origin and p.grade != "unstable" else "", status_of(p),
