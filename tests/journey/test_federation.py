@@ -11,7 +11,7 @@ from tripheno.testing.requirements import shared_data
 
 MODEL = {"rank": "4", "max_iter": "3", "seed": "3", "tol": "1e-12"}
 EVERYTHING = """[evidence]
-halves = 1
+resamples = 3
 ranks = [2, 3]
 [guides.Diabetes]
 diagnosis = ["250.00"]
@@ -31,8 +31,8 @@ def synthetic(tmp_path_factory):
     folder = tmp_path_factory.mktemp("synthetic")
     guide = folder / "guide.toml"
     guide.write_text('[Diabetes]\ndiagnosis = ["250.00"]\n')
-    settings = {**MODEL, "restarts": "4"}
-    words = ("--halves", "1", "--guide", str(guide))
+    settings = {**MODEL, "starts": "8"}
+    words = ("--resamples", "3", "--guide", str(guide))
     made = FederationOnDisk(folder, settings, more=EVERYTHING, simulated=words)
     made.prepare()
     with ended(made.serve()):
@@ -58,9 +58,9 @@ def named_codes(shown) -> list[str]:
 
 
 def evidence_of(folder):
-    """What a run says of other starts and of halves of the patients."""
+    """What a run says of finalists, resampled patients and those behind a phenotype."""
     shown = json.loads((folder / "phenotypes.json").read_text())
-    return [(one["stability"] or 0.0, one["stability_halves"] or 0.0) for one in shown]
+    return [(one["stability"] or 0.0, one["stability_resamples"] or 0.0) for one in shown]
 
 
 def use_method(federation, method):
@@ -75,7 +75,7 @@ def use_method(federation, method):
 @pytest.mark.parametrize(
     ("data", "method"),
     [
-        ("synthetic", "exact"),  # with four starts, a guide, halves and other ranks
+        ("synthetic", "exact"),  # a tournament, a guide, resamples and other ranks
         pytest.param("eicu", "trip", marks=pytest.mark.verify),
         ("eicu", "exact"),
     ],

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from tripheno.cli.console import Progress
 from tripheno.errors import TriphenoError
+from tripheno.solver.tournament import FINAL
+from tripheno.study.evidence import RESAMPLED
 
 if TYPE_CHECKING:
     from tripheno.federation.journal import Journal
@@ -23,14 +25,16 @@ SECONDS_TO_MENTION = 3.0
 PHASES = {
     "identity": "greeting", "announce": "keys", "shares": "keys", "confirm": "keys",
     "people": "axes", "tokens": "axes", "tokens-passed": "axes", "guides": "axes",
-    "objections": "axes",
+    "objections": "axes", "lengths": "axes",
+    "sketch": "tournament", "starts": "tournament", "ballot": "tournament",
     "totals": "fit", "fit": "fit", "review": "fit", "measures": "fit", "choice": "fit",
-    "own-factors": "fit", "carriers": "prevalence", "end": "release", "labels": "release",
+    "own-factors": "fit", "effective": "prevalence", "carriers": "prevalence",
+    "resamples": "evidence", "end": "release", "labels": "release",
     "result": "release", "audit-head": "audit heads",
 }  # fmt: skip
 
 
-_LABEL = re.compile(r"(start|half|rank|fold)-\d+")  # which of a study's fits
+_LABEL = re.compile(r"(half|rank|fold)-\d+")  # which of a study's fits
 
 
 def phase_of(step: str) -> tuple[str, int]:
@@ -40,7 +44,10 @@ def phase_of(step: str) -> tuple[str, int]:
     while _LABEL.fullmatch(parts[0]) and len(parts) > 1:
         labels.append(parts.pop(0))
     kind, *numbers = parts
-    iteration = int(numbers[0]) if kind == "fit" and numbers else 0
+    before = {"fit": 0, "starts": 1, "resamples": 1}.get(kind)  # fits count from one, others from 0
+    iteration = int(numbers[0]) + before if before is not None and numbers else 0
+    if kind == "starts" and iteration > FINAL:  # one start is left: it is fitted to the end
+        kind, iteration = "fit", iteration - FINAL
     return labels[0].replace("-", " ") if labels else PHASES.get(kind, kind), iteration
 
 
@@ -94,7 +101,8 @@ class LiveRun:
         self._log.at(iteration, pace)
         parts = [phase]
         if iteration:
-            parts.append(f"iteration {iteration} of at most {self._most}")
+            most = {"tournament": FINAL, "evidence": RESAMPLED}.get(phase, self._most)
+            parts.append(f"iteration {iteration} of at most {most}")
         parts.append(f"{sum(t.bytes_up + t.bytes_down for t in traffic.values()) / 1e6:,.1f} MB")
         if slowest:
             parts.append(f"slowest {slowest} {pace[slowest]:.2f} s")

@@ -142,7 +142,7 @@ class Gate:
             raise BadMessage("the fields are not the protocol's")
 
     def _check_fields(self, allowed: Declaration, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        stacks = self.plan.stacks or (NO_STACK,)
+        stacks = {*self.plan.stacks, NO_STACK}  # fewer models than agreed on may be none
         for rank, bias, stack in product(self.plan.ranks, {False, self.plan.bias}, stacks):
             sizes = Sizes(tuple(self.codes.values()), rank + int(bias), rank, stack)
             if any(dict(shapes) == one for one in allowed.allowed(sizes)):

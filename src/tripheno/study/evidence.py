@@ -114,6 +114,8 @@ def weigh(
     """Grades, intervals, effective patients and carriers, on the study's axes."""
     if solution.bound is not None:
         tensors = {name: with_bound(tensor, solution.bound) for name, tensor in tensors.items()}
+    if solution.settings.method == "local":
+        resamples = 0  # there is no joint model to fit to them
     shown, features = solution.settings.n_components, solution.factors
     own = {name: rows[:, :shown] for name, rows in solution.patient_factors.items()}
     parts = federation.sum(
@@ -129,7 +131,7 @@ def weigh(
     total = federation.sum("carriers", lambda name: counted(having[name], drawn[name])).value
     carriers = tuple(int(count) for count in np.rint(total.carriers))
     without = round(total.without)
-    if resamples == 0 or solution.settings.method == "local":
+    if resamples == 0:
         return Weighed(carriers, without, tuple(map(float, effective)), having=having)
     models = _resampled(federation, tensors, solution, drawn)
     grades = graded(

@@ -81,8 +81,8 @@ class FederationOnDisk:
     names: tuple[str, ...] = ("northfield", "harbour", "lakeside")
     patients: tuple[int, ...] = PATIENTS
     method: str = "exact"
-    more: str = "[evidence]\nhalves = 0\n"  # further tables of federation.toml
-    simulated: tuple[str, ...] = ("--halves", "0")  # what they are called in `simulate`
+    more: str = "[evidence]\nresamples = 0\n"  # further tables of federation.toml
+    simulated: tuple[str, ...] = ("--resamples", "0")  # what they are called in `simulate`
     records: Mapping[str, pa.Table] = field(default_factory=dict)  # else synthetic ones
     ingested: Mapping[str, Path] = field(default_factory=dict)  # what `ingest` wrote elsewhere
     command: Callable[..., dict[str, Any]] = command

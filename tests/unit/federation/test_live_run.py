@@ -53,8 +53,8 @@ def test_the_coordinator_sees_phase_iteration_bytes_and_the_slowest_and_no_objec
     assert f"slowest {slow} " in said
     phases = [one["text"] for one in lines(tmp_path / "state" / "log.jsonl")]
     assert phases == [
-        "run run-1", "greeting", "keys", "audit heads", "axes", "fit", "half 0", "half 1",
-        "prevalence", "release", "audit heads", "finished",
+        "run run-1", "greeting", "keys", "audit heads", "axes", "fit", "prevalence", "evidence",
+        "release", "audit heads", "finished",
     ]  # fmt: skip
 
 
@@ -63,7 +63,9 @@ def test_the_coordinator_sees_phase_iteration_bytes_and_the_slowest_and_no_objec
     [
         ("people/few/1", ("axes", 0)),
         ("fit/12/1/0/wider1", ("fit", 12)),
-        ("start-2/fit/7/0/0", ("start 2", 7)),
+        ("starts/7/0/0", ("tournament", 8)),
+        ("starts/40/1/0", ("fit", 9)),
+        ("resamples/3/1/0", ("evidence", 4)),
         ("rank-4/half-1/fit/3/0/0", ("rank 4", 3)),
         ("choice/fit/3/0/0", ("fit", 3)),
         ("audit-head/last", ("audit heads", 0)),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
 def same(found, wanted):
     factors = zip(found.solution.factors, wanted.solution.factors, strict=True)
     return all(np.array_equal(a, b) for a, b in factors) and (
-        found.halves_match == wanted.halves_match
+        found.weighed.grades == wanted.weighed.grades
     )
 
 
@@ -48,7 +48,7 @@ def at(around, step, then, name=None):
 
 
 STEPS = ["announce", "people/0", "fit/2/0/0", "fit/5/1/0", "fit/7/0/0", "measures",
-         "half-0/fit/6/0/0", "carriers", "result"]  # fmt: skip
+         "carriers", "resamples/4/1/0", "result"]  # fmt: skip
 
 
 @pytest.mark.parametrize("when", STEPS)
