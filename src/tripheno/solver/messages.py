@@ -25,7 +25,11 @@ def _rounds(plan: Plan) -> int:
     return plan.fits * (plan.iterations + 1) * plan.inner_steps * len(plan.modes)
 
 
-@declared("totals", "none: three numbers about all patients together", lambda plan: 2 * plan.fits)
+@declared(
+    "totals",
+    "none: three numbers about all patients together",
+    lambda plan: plan.fits + plan.tournaments,
+)
 @dataclass(frozen=True)
 class Totals(Contribution):
     """What a hospital's tensor amounts to: ‖O_k‖², cells, patients."""

@@ -112,12 +112,17 @@ def found(values, kind, haystack):
 def test_no_contribution_and_no_total_can_be_found_at_the_coordinator(run):
     view, _ = run
     haystack = eights(everything(view))
+    # a small whole number is six zero bytes and two more, as heads have them: sought in the words
+    words = [w for of in ("part", "answer") for s in bodies(view, of).values() for w in s.values()]
+    masked = np.unique(np.concatenate(words))
     known = [*view.tap.totals.values()]
     known += [arrays for parts in view.tap.contributed.values() for arrays in parts.values()]
     assert len(known) > 80
     for arrays in known:
         flat = np.concatenate([np.ravel(array) for array in arrays.values()])
-        assert not found(flat[~np.isin(flat, (0.0, 1.0))], "<f8", haystack).size
+        small = (flat == np.rint(flat)) & (np.abs(flat) < 4096)
+        assert not found(flat[~small], "<f8", haystack).size
+        assert not found(flat[small], "<f8", masked).size
 
 
 def test_no_whole_number_of_a_contribution_or_a_total_can_be_found(run):

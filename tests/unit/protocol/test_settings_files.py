@@ -132,7 +132,7 @@ def test_all_faults_are_told_at_once_each_with_its_line(federation):
         ('method = "exact"', 'method = "central"', "pools patients"),
         ('method = "exact"', 'method = "trip"', "accept_division_leak"),
         ('mode = "tokens"', 'mode = "polynomial"', "`tripheno simulate` only"),
-        ("# halves = 1 ", "ranks = [2, 0] #", "evidence.ranks must be"),
+        ("# resamples = 10 ", "ranks = [2, 0] #", "evidence.ranks must be"),
         ('name = "b"', 'name = "b"\ninstitution = "a"', "three are needed"),
         ('mode = "tokens"', 'mode = "vocabulary"', "alignment.lists.medication is missing"),
         ('["medication", "diagnosis"]', '["medication"]', "two or more different names"),

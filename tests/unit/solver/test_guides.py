@@ -53,14 +53,14 @@ def test_a_guided_phenotype_is_found_where_too_few_components_would_leave_it_out
 
 def test_without_the_guide_it_is_not_found():
     network, _, which = the_planted()
-    found = fit(network.hospitals, SolverSettings(3, "central", tol=1e-3))
+    found = fit(network.hospitals, SolverSettings(3, "central", starts=1, influence="none"))
     assert not similarity(network, found, which).found
 
 
 def test_the_name_and_what_became_of_the_seed_stand_in_the_report(tmp_path):
     network, guide, _ = the_planted()
     settings = SolverSettings(3, "exact", tol=1e-2, guides=(guide,))
-    study = Simulation(assemble(network.hospitals), settings, {}, beside=(), halves=0)
+    study = Simulation(assemble(network.hospitals), settings, {}, beside=(), resamples=0)
     run_simulation(study, tmp_path / "run", 0.0)
     page = (tmp_path / "run" / "report.html").read_text()
     assert f"<bdi>{NAME}</bdi></h3>" in page

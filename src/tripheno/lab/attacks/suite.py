@@ -46,7 +46,9 @@ class Configuration:
 
     def short(self) -> SolverSettings:
         """The settings for as many iterations as the attacks look at."""
-        return replace(self.settings, max_iter=ROUNDS[self.settings.method], starts=1)
+        return replace(
+            self.settings, max_iter=ROUNDS[self.settings.method], starts=1, influence="none"
+        )
 
 
 def paper_in_clear(settings: SolverSettings) -> Configuration:
