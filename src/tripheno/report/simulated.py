@@ -41,7 +41,7 @@ def federation_from_files(
     inputs = {}
     tensors = {}
     for name, site in zip(names, sites, strict=True):
-        tensors[name] = read_tensor(site)
+        tensors[name] = read_tensor(site).drop_unused()  # those take part, as in a study
         file = site / "events.parquet" if site.is_dir() else site
         inputs[name] = file_fingerprint(file)
     if hospitals is not None:
