@@ -56,9 +56,8 @@ def plan_of(
     names = tuple(modes)
     raced = solver.starts > 1 and solver.method in ("exact", "trip")
     side_by_side = stacks(solver.n_components, solver.starts) if raced else ()
-    if resamples:
-        rank = solver.rank
-        side_by_side += ((resamples, resamples * rank, resamples * rank * rank),)
+    rank = solver.rank
+    side_by_side += ((resamples, resamples * rank, resamples * rank * rank),)  # 0: empty arrays
     return Plan(
         names, members, solver.method, ranks or (solver.n_components,), solver.bias,
         fits, tournaments * int(raced), side_by_side, RESAMPLED if resamples else 0,
