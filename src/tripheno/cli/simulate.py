@@ -238,10 +238,12 @@ def show(result: dict[str, Any], folder: Path, form: Format) -> None:
 
 def comparison_table(rows: list[dict[str, Any]]) -> Any:
     """Method, RMSE, gap to central, FMS, seconds, MB."""
+    from tripheno.report.page import signed_percent
+
     headings = {"Method": False, "RMSE": True, "Gap to central": True, "FMS": True}
     made = table("", {**headings, "Iterations": True, "Seconds": True, "MB sent": True})
     for row in rows:
-        gap = "–" if row["rmse_gap"] is None else f"{100 * row['rmse_gap']:+.4f} %"
+        gap = "–" if row["rmse_gap"] is None else signed_percent(row["rmse_gap"], 4)
         match = "–" if row["fms"] is None else f"{row['fms']:.4f}"
         made.add_row(
             row["method"], f"{row['rmse']:.4f}", gap, match, str(row["iterations"]),

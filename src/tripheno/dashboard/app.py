@@ -215,5 +215,5 @@ def _fits(phenotype: Phenotype, asked: Mapping[str, str]) -> bool:
     wanted, kind, grade = (asked.get(name, "") for name in ("q", "kind", "grade"))
     words = [phenotype.title, *(c.name for codes in phenotype.codes.values() for c in codes)]
     found = not wanted or any(wanted.lower() in word.lower() for word in words)
-    origin = phenotype.origin.kind if phenotype.origin and phenotype.grade != "unstable" else ""
+    origin = phenotype.claimed.kind if phenotype.claimed else ""
     return found and kind in ("", origin) and grade in ("", phenotype.grade)

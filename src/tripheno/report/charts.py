@@ -121,19 +121,19 @@ def overview_chart(
         type="symbol", symbolType="square", symbolStrokeWidth=0, format="%", orient="bottom",
         direction="horizontal",
     )  # fmt: skip
-    turned = alt.Axis(labelAngle=-55, labelLimit=150, orient="top")
+    turned = alt.Axis(labelAngle=-55, labelLimit=220, labelFontSize=12, orient="top")
     heat: alt.Chart = alt.Chart(_data([dict(cell) for cell in cells])).mark_rect().encode(
         x=alt.X("code:N", title=None, sort=list(codes), axis=turned),
         y=alt.Y(
             "phenotype:N", title=None, scale=alt.Scale(domain=list(order)),
-            axis=alt.Axis(labelLimit=340),
+            axis=alt.Axis(labelLimit=380, labelFontSize=12),
         ),
         color=alt.Color(
             "share:Q", title="share of the phenotype", scale=alt.Scale(scheme="blues", domainMin=0),
             legend=legend,
         ),
     )  # fmt: skip
-    panels = [heat.properties(width=alt.Step(20), height=alt.Step(20))]
+    panels = [heat.properties(width=alt.Step(24), height=alt.Step(24))]
     shown = [dict(one) for one in shares if one["share"] is not None]
     if shown:
         common: alt.Chart = alt.Chart(_data(shown)).mark_rect().encode(
@@ -145,9 +145,9 @@ def overview_chart(
                 legend=legend,
             ),
         )  # fmt: skip
-        panels.append(common.properties(width=alt.Step(24), height=alt.Step(20)))
+        panels.append(common.properties(width=alt.Step(26), height=alt.Step(24)))
     beside: alt.HConcatChart = alt.hconcat(*panels, spacing=12).resolve_scale(color="independent")
-    room = {"left": 45, "right": 60, "top": 30, "bottom": 5}  # turned labels reach out
+    room = {"left": 45, "right": 90, "top": 30, "bottom": 5}  # turned labels reach out
     made: alt.HConcatChart = _styled(beside).configure(
         font="sans-serif", background="transparent", padding=room
     )

@@ -14,22 +14,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tripheno.errors import NoSuchFile, OutputExists, RunNotFound
-from tripheno.evaluation.membership import ALPHA, LEAST_SHARE, members
+from tripheno.evaluation.membership import members
 from tripheno.files import csv_text, write_text
 from tripheno.records.events import read_events
 from tripheno.report.annotations import groups
 from tripheno.report.phenotypes import Phenotype
+from tripheno.report.rule import RULE
 from tripheno.report.run_folder import read_report, read_summary, shown_folder
 from tripheno.solver.frozen import FrozenPhenotypes
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.reading import read_tensor
 from tripheno.vocabulary.axis import Axis
 
-RULE = (
-    f"the phenotype fits the patient better than {100 * (1 - ALPHA):g} % of twins whose codes were "
-    f"drawn by chance, and stands for at least {100 * LEAST_SHARE:g} % of all counts the model "
-    "expects of the patient"
-)
 MEMBERSHIPS, COHORT, DEFINITIONS = "memberships.parquet", "cohort.csv", "cohort_definition.csv"
 
 

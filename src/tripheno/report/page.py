@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tripheno.files import csv_text, write_text
+from tripheno.privacy.prevalence import MIN_CELL
 from tripheno.progress import spoken
 from tripheno.report.charts import (
     as_svg,
@@ -19,9 +20,11 @@ from tripheno.report.charts import (
     residual_chart,
 )
 from tripheno.report.messages import what_left
-from tripheno.report.phenotypes import GRADES, Phenotype, brief, readable
+from tripheno.report.phenotypes import GRADES, Phenotype
+from tripheno.report.rule import RULE
 from tripheno.report.run_folder import Report, phenotype_rows, read_report, shown_folder
 from tripheno.report.summary import sentences
+from tripheno.report.titles import brief, readable
 
 KINDS = {
     "together": "only together",
@@ -37,6 +40,7 @@ ORDERS: dict[str, Callable[[Phenotype], Any]] = {
 }
 GRADE_WORDS = {"stable": "stable", "partly": "partly stable", "unstable": "unstable"}
 LONGEST_AXIS_LABEL = 42
+LONGEST_CODE = 26  # letters of a code above its column
 MOST_CELLS = 26  # columns of the overview, unless there are more phenotypes
 
 
@@ -88,6 +92,9 @@ def page_context(report: Report) -> dict[str, Any]:
         "comparison": methods if all(row["rmse_gap"] is not None for row in methods) else [],
         "table": _models(report),
         "sentences": sentences(report),
+        "resamples": report.run.get("evidence", {}).get("resamples", 0),
+        "rule": RULE,
+        "fewest": fewest_of(report.phenotypes),
         "left": what_left(report.run),
         "kinds": KINDS,
         "hospitals": [hospital["name"] for hospital in report.run["hospitals"]],
@@ -95,7 +102,7 @@ def page_context(report: Report) -> dict[str, Any]:
 
 
 def _models(report: Report) -> dict[str, Any] | None:
-    """The table of models under the names people gave; of an unstable phenotype no origin."""
+    """The table of models under the names people gave; no origin that is not claimed."""
     table: dict[str, Any] | None = report.comparison.get("table")
     if not table:
         return None
@@ -105,12 +112,17 @@ def _models(report: Report) -> dict[str, Any] | None:
         lead, *others = row["cells"]
         phenotype = shown.get(lead["rank"]) if lead else None
         if phenotype is not None:
-            kind = None if phenotype.grade == "unstable" else row["kind"]
+            kind = phenotype.claimed.kind if phenotype.claimed else None
             cells = [{**lead, "title": phenotype.title}, *others]
-            rows.append({**row, "cells": cells, "kind": kind})
+            rows.append({**row, "cells": cells, "kind": kind, "grade": phenotype.grade})
         else:
             rows.append(row)
     return {**table, "rows": rows}
+
+
+def fewest_of(phenotypes: Sequence[Phenotype]) -> int:
+    """Counts of fewer people are withheld in this run."""
+    return next((p.prevalence.min_cell for p in phenotypes if p.prevalence), MIN_CELL)
 
 
 def _places(phenotypes: Sequence[Phenotype], key: Callable[[Phenotype], Any]) -> dict[int, int]:
@@ -171,9 +183,12 @@ def _inline(chart: Any, label: str) -> Markup:
 
 def axis_label(phenotype: Phenotype) -> str:
     """A phenotype's number and title, short enough for an axis."""
-    title = phenotype.title
-    short = title if len(title) <= LONGEST_AXIS_LABEL else title[:LONGEST_AXIS_LABEL] + "…"
-    return f"{phenotype.number}. {short}"
+    return f"{phenotype.number}. {shortened(phenotype.title, LONGEST_AXIS_LABEL)}"
+
+
+def shortened(text: str, longest: int) -> str:
+    """A text cut with a sign that it was."""
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
 def prevalence_rows(report: Report) -> list[dict[str, Any]]:
@@ -190,19 +205,20 @@ def overview_rows(phenotypes: Sequence[Phenotype]) -> tuple[list[str], list[dict
     """The columns of the overview in order, and its cells: the most telling codes of each."""
     each = max(1, MOST_CELLS // len(phenotypes))
     chosen: dict[tuple[str, int], str] = {}
-    for phenotype in phenotypes:
+    telling = [p for p in phenotypes if p.named]
+    for phenotype in telling:
         ranked = sorted(
             (-c.share * c.specificity, mode, c.position, c.name)
             for mode, codes in phenotype.codes.items()
             for c in codes
         )
         for _, mode, position, name in ranked[:each]:
-            short = brief(name or "not known here")[:30]
+            short = shortened(brief(name or "not known here"), LONGEST_CODE)
             twice = short in chosen.values() and (mode, position) not in chosen
             chosen.setdefault((mode, position), f"{short} ({mode} {position})" if twice else short)
     cells = [
         {"phenotype": axis_label(p), "code": chosen[mode, c.position], "share": c.share}
-        for p in phenotypes
+        for p in telling
         for mode, codes in p.codes.items()
         for c in codes
         if (mode, c.position) in chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from tripheno.evaluation.grades import PARTLY_FROM, STABLE_FROM
 from tripheno.evaluation.intervals import Interval
 from tripheno.evaluation.origin import Origin
 from tripheno.privacy.prevalence import MIN_CELL, Prevalence, prevalence_of_sums
+from tripheno.report.titles import led_apart, telling_codes
 from tripheno.solver.guides import followed, guide_columns
 from tripheno.solver.solution import Solution
 from tripheno.study.evidence import Weighed
@@ -23,8 +23,6 @@ from tripheno.vocabulary.axis import Axis
 
 FOLLOWED_FROM = 0.2  # of a guided phenotype's weight, on the codes it was seeded with
 GRADES = ("stable", "partly", "unstable")
-SPEAKING = ("diagnosis", "condition")  # modes whose codes name a disease
-MOST_LEADING = 4  # codes in a title
 T = TypeVar("T")
 
 
@@ -119,11 +117,23 @@ class Phenotype:
         """
         if self.name:
             return self.name
-        if self.guided and self.guided.followed:
+        if self.guided and self.guided.followed and self.grade != "unstable":
             return self.guided.name
-        led = self.led_by or next(iter(_telling(self)), "empty")
+        led = self.led_by or next(iter(telling_codes(self)), "empty")
         led = led if self.named else f"phenotype {self.number} of too few patients"
         return f"unstable: {led}" if self.grade == "unstable" else led
+
+    @property
+    def claimed(self) -> Origin | None:
+        """Its origin, where it may be claimed.
+
+        Nothing is said of an unstable phenotype, nor that hospitals differ in one where random
+        groups of their patients would differ as much.
+        """
+        origin = self.origin if self.grade != "unstable" else None
+        if origin is None or origin.differs or origin.kind in ("together", "everywhere"):
+            return origin
+        return None
 
     @property
     def set_aside(self) -> bool:
@@ -249,53 +259,6 @@ def grade_of(phenotype: Phenotype) -> str | None:
     starts = 1.0 if phenotype.stability is None else phenotype.stability
     worst = min(starts, phenotype.stability_resamples)
     return "stable" if worst >= STABLE_FROM else "partly" if worst >= PARTLY_FROM else "unstable"
-
-
-def led_apart(phenotypes: Sequence[Phenotype]) -> list[Phenotype]:
-    """The same with their leading codes: as few as tell each from all others, then its number."""
-    telling = [_telling(p) or ["empty"] for p in phenotypes]
-    used = [1] * len(phenotypes)
-
-    def led(n: int) -> str:
-        first, *more = telling[n][: used[n]]
-        return f"{first} with {' and '.join(more)}" if more else first
-
-    while True:
-        heard = Counter(led(n) for n in range(len(used)))
-        alike = [n for n in range(len(used)) if heard[led(n)] > 1]
-        grow = [n for n in alike if used[n] < min(MOST_LEADING, len(telling[n]))]
-        if not grow:
-            break
-        for n in grow:
-            used[n] += 1
-    return [
-        replace(p, led_by=f"{led(n)} ({p.number})" if n in alike else led(n))
-        for n, p in enumerate(phenotypes)
-    ]
-
-
-def _telling(phenotype: Phenotype) -> list[str]:
-    """Names of its codes, large and specific ones first, diseases before all others."""
-    ranked = [
-        (mode not in SPEAKING, -code.share * code.specificity, code.name)
-        for mode, codes in phenotype.codes.items()
-        for code in codes
-        if code.name
-    ]
-    best = sorted(ranked)[:1] + sorted(ranked, key=lambda one: one[1])
-    return list(dict.fromkeys(brief(name) for _, _, name in best))
-
-
-def readable(name: str) -> str:
-    """A label that a source writes in capitals only, as people write it."""
-    words = " ".join(name.split()) if len(name) < 400 else name
-    return words.capitalize() if words.isupper() and len(words) > 5 and " " in words else words
-
-
-def brief(name: str) -> str:
-    """A label that is a path (“pulmonary | respiratory failure | hypoxemia”), its end first."""
-    parts = [part for part in readable(name).split(" | ") if part]
-    return ", ".join(reversed(parts[-2:])) if len(parts) > 1 else readable(name)
 
 
 def _guided(solution: Solution) -> dict[int, Guided]:

@@ -12,9 +12,14 @@ ALIKE_FROM = 0.5
 
 
 def sentences(report: Report) -> list[str]:
-    """The report's findings: what, how sure, who has it, doubts, and what to do next."""
-    said = [_what(report), *_sure(report.phenotypes), *_who(report.phenotypes)]
-    said += _where([p for p in report.phenotypes if p.grade != "unstable"])
+    """The report's findings: how sure before what, then who has it, doubts, what to do next.
+
+    Where nothing is stable, that is the first thing said.
+    """
+    first = [_sure(report.phenotypes), _what(report)]
+    if any(p.grade in ("stable", None) for p in report.phenotypes):
+        first.reverse()
+    said = [*first, *_who(report), *_where(report.phenotypes)]
     said += _pooled(report)
     said += _doubts(report)
     return [*said, _next(report.phenotypes)]
@@ -24,57 +29,79 @@ def _what(report: Report) -> str:
     run = report.run
     hospitals = [hospital["name"] for hospital in run["hospitals"]]
     named = f" ({listed(hospitals)})" if 1 < len(hospitals) <= 6 else ""
+    many = f"{len(hospitals)} hospital{'' if len(hospitals) == 1 else 's'}"
+    firm = [p for p in report.phenotypes if p.grade != "unstable"]
+    found = "phenotypes" if firm else "candidates"
     return (
-        f"{len(report.phenotypes)} phenotypes, groups of codes that occur together, were found "
-        f"among {run['shape'][0]:,} patients of {len(hospitals)} hospitals{named}."
+        f"{len(report.phenotypes)} {found}, groups of codes that occur together, were looked at "
+        f"among {run['shape'][0]:,} patients of {many}{named}."
     )
 
 
-def _sure(phenotypes: Sequence[Phenotype]) -> list[str]:
+def _sure(phenotypes: Sequence[Phenotype]) -> str:
     """How many came back, before anything is said about what they are."""
     counts = Counter(p.grade for p in phenotypes)
     if counts[None] == len(phenotypes):
-        return ["How sure: not examined. Nobody looked whether they come back from other starts."]
+        return "How sure: not examined. Nobody looked whether they come back in other patients."
     stable, partly, unstable = (counts[grade] for grade in GRADES)
-    said = f"How sure: {stable or 'none'} stable, {partly or 'none'} partly, {unstable} unstable."
     if not stable + partly:
-        said += " Not one of them is a finding."
-    elif unstable:
+        return (
+            "No finding: none of them came back when patients were resampled. What follows are "
+            "candidates, to be looked at and not to be relied on."
+        )
+    if not stable:
+        said = f"No phenotype is stable: {partly} came back in part, {unstable} did not."
+    else:
+        said = (
+            f"How sure: {stable} stable, {partly or 'none'} partly, {unstable or 'none'} unstable."
+        )
+    if unstable:
         shaky = [str(p.number) for p in phenotypes if p.grade == "unstable"]
         firm = [str(p.number) for p in phenotypes if p.grade != "unstable"]
         few = len(shaky) <= len(firm)
         said += f" Not to be relied on: {listed(shaky)}." if few else f" Only {listed(firm)} held."
-    return [said]
+    return said
 
 
-def _who(phenotypes: Sequence[Phenotype]) -> list[str]:
-    """The most common of those that can be relied on."""
+def _who(report: Report) -> list[str]:
+    """The most common of those that can be relied on, and how many patients none describes."""
     known = [
         (p.prevalence.total, p)
-        for p in phenotypes
+        for p in report.phenotypes
         if p.prevalence and p.prevalence.total and p.grade != "unstable" and not p.set_aside
     ]
-    if not known:
-        return []
     most = sorted(known, key=lambda one: (-one[0], one[1].number))[:3]
-    return [f"Most common: {listed([f'“{p.title}” ({total:,} patients)' for total, p in most])}."]
+    titles = [f"“{p.title}” ({total:,} patients)" for total, p in most]
+    said = [f"Most common: {listed(titles)}."] if titles else []
+    without = report.run.get("evidence", {}).get("patients_without")
+    if without is not None:
+        everyone = report.run["shape"][0]
+        share = f"{100 * without / max(everyone, 1):.0f} %"
+        said.append(f"{without:,} of {everyone:,} patients ({share}) have none of them.")
+    return said
 
 
 def _next(phenotypes: Sequence[Phenotype]) -> str:
     """What a reader does now."""
     judged = sum(bool(p.review.verdicts) for p in phenotypes)
     if phenotypes and all(p.grade == "unstable" for p in phenotypes):
-        return "Next: fewer phenotypes (tripheno rank), more patients, or a wider window."
+        return (
+            "Next: do not name or use these. Try fewer phenotypes (tripheno rank), more patients "
+            "or hospitals, or a wider window."
+        )
     if judged < len(phenotypes):
-        return f"Next: judge and name them with tripheno ui ({judged} of {len(phenotypes)} judged)."
+        return (
+            f"Next: look at the codes of the stable ones first, judge and name them with "
+            f"tripheno ui ({judged} of {len(phenotypes)} judged)."
+        )
     return "Next: hand them on with tripheno export."
 
 
 def _where(phenotypes: Sequence[Phenotype]) -> list[str]:
     kinds: dict[str, list[str]] = {}
     for phenotype in phenotypes:
-        if phenotype.origin is not None:
-            kinds.setdefault(phenotype.origin.kind, []).append(phenotype.title)
+        if phenotype.claimed is not None:
+            kinds.setdefault(phenotype.claimed.kind, []).append(phenotype.title)
     said = []
     if "together" in kinds:
         titles = listed([f"“{title}”" for title in kinds["together"]])
@@ -95,8 +122,9 @@ def _pooled(report: Report) -> list[str]:
         return []
     gap, match = abs(100 * central["rmse_gap"]), central["fms"]
     same = "the same" if match >= 0.95 else "mostly the same" if match >= 0.8 else "partly other"
+    less = "less than 0.001" if gap < 0.0005 else f"{gap:.3f}"
     return [
-        f"Compared with all patients in one place, the error differs by {gap:.3f} % and the "
+        f"Compared with all patients in one place, the error differs by {less} % and the "
         f"phenotypes are {same} (factor match {match:.3f}, 1 is identical)."
     ]
 

@@ -15,17 +15,15 @@ from tripheno.report.phenotypes import (
     Evidence,
     Phenotype,
     RankedCode,
-    brief,
     evidence_of,
     from_plain,
     grade_of,
-    led_apart,
     phenotypes_of,
-    readable,
     specificity,
     to_plain,
     weighed_in_words,
 )
+from tripheno.report.titles import brief, led_apart, readable
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.evidence import Weighed
 from tripheno.study.makers import Maker

@@ -48,13 +48,15 @@ class Source:
         found = [
             Chosen(phenotype, _united(under))
             for phenotype, under in groups(self.report.phenotypes)
-            if phenotype.grade != "unstable" or phenotype.name or self.wanted.unstable
+            if (phenotype.grade != "unstable" and phenotype.named)
+            or phenotype.name
+            or self.wanted.unstable
         ]
         if not found:
             raise NothingToExport(
                 "No phenotype of this run can be handed on",
                 where=str(self.folder),
-                why="all are unstable or were rejected",
+                why="all are unstable, rest on too few patients, or were rejected",
                 fix="add --unstable to have them nevertheless",
             )
         return found

@@ -28,7 +28,7 @@ def evidence_rows(phenotypes: Iterable[Phenotype]) -> list[list[Any]]:
             p.number, p.title, p.grade or "", p.stability, p.stability_resamples,
             p.effective_patients, p.prevalence.total if p.prevalence else None,
             p.prevalence.total_share if p.prevalence else None, round(p.share, 6),
-            p.origin.kind if p.origin and p.grade != "unstable" else "", status_of(p),
+            p.claimed.kind if p.claimed else "", status_of(p),
             p.review.named_by,
             "; ".join(f"{who}: {verdict}" for who, verdict in p.review.verdicts.items()),
         ]
