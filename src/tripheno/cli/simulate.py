@@ -47,6 +47,13 @@ class ConstraintChoice(StrEnum):
     none = "none"
 
 
+class LossChoice(StrEnum):
+    """What a good fit is."""
+
+    squared = "squared"
+    poisson = "poisson"
+
+
 class InfluenceChoice(StrEnum):
     """How much one patient may count."""
 
@@ -98,6 +105,9 @@ def simulate(
     constraint: Annotated[
         ConstraintChoice, typer.Option(help="What factors may look like.")
     ] = ConstraintChoice.nonnegative,
+    loss: Annotated[
+        LossChoice, typer.Option(help="What a good fit is; poisson takes counts as counts.")
+    ] = LossChoice.squared,
     precision: Annotated[
         PrecisionChoice,
         typer.Option(help="Of products with the data; single is faster, final sums stay double."),
@@ -184,6 +194,7 @@ def simulate(
         method=cast("Method", SHOWN if method is MethodChoice.all else method.value),
         variant=variant.value,
         constraint=constraint.value,
+        loss=loss.value,
         precision=precision.value,
         seed=seed,
         max_iter=max_iter,

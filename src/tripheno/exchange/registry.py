@@ -33,6 +33,7 @@ CODES, RANK, COMPONENTS = "codes", "rank", "components"
 CORE = "core"  # rank to the power of the modes
 SKETCH = "sketch"  # test vectors of a sketch
 MODELS, COLUMNS, GRAMS = "models", "columns", "grams"  # several models side by side in a message
+TRIANGLES = "triangles"  # of their Gram matrices, one half of each with its diagonal
 
 SKETCH_MORE = 10  # test vectors of a sketch beyond the rank
 
@@ -54,6 +55,8 @@ class Sizes:
             return int(self.rank ** len(self.codes))
         if symbol == SKETCH:
             return self.components + SKETCH_MORE
+        if symbol == TRIANGLES:
+            return (self.stack[1] + self.stack[2]) // 2
         if symbol in (MODELS, COLUMNS, GRAMS):
             return self.stack[(MODELS, COLUMNS, GRAMS).index(symbol)]
         return int(self.codes[mode] if symbol == CODES else getattr(self, symbol))
@@ -66,6 +69,7 @@ class Plan:
     modes: tuple[str, ...]
     members: int
     method: str = "exact"
+    loss: str = "squared"
     ranks: tuple[int, ...] = (10,)
     bias: bool = False
     fits: int = 1  # the study's own, and those of other ranks in halves

@@ -18,6 +18,7 @@ from scipy.stats import rankdata
 from tripheno.exchange.communicator import in_clear
 from tripheno.lab.logistic import auc, fit_chosen, stratified_folds
 from tripheno.solver.frozen import FrozenPhenotypes
+from tripheno.solver.losses import loss_of
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.study.evidence import quiet_fit
@@ -133,7 +134,7 @@ def _fitted(tensors: Mapping[str, CountTensor], settings: SolverSettings) -> Sol
 
 def _frozen(solution: Solution) -> FrozenPhenotypes:
     return FrozenPhenotypes(
-        solution.axes, solution.factors, solution.settings.constraint != "none", solution.bias
+        solution.axes, solution.factors, loss_of(solution.settings), solution.bias
     )
 
 

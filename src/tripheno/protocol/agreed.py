@@ -35,7 +35,14 @@ from tripheno.protocol.settings_file import (
 from tripheno.provenance import fingerprint
 from tripheno.records.events import CountingRule
 from tripheno.solver.guides import Guide, as_guides
-from tripheno.solver.settings import CONSTRAINTS, INFLUENCES, METHODS, VARIANTS, SolverSettings
+from tripheno.solver.settings import (
+    CONSTRAINTS,
+    INFLUENCES,
+    LOSSES,
+    METHODS,
+    VARIANTS,
+    SolverSettings,
+)
 from tripheno.vocabulary.alignment import AlignKind
 
 FORMAT = 1  # of what is hashed
@@ -234,6 +241,7 @@ def _solver(file: SettingsFile) -> SolverSettings:
         "method": file.take("model.method", one_of(METHODS), default.method),
         "variant": file.take("model.variant", one_of(VARIANTS), default.variant),
         "constraint": file.take("model.constraint", one_of(CONSTRAINTS), default.constraint),
+        "loss": file.take("model.loss", one_of(LOSSES), default.loss),
         "tol": file.take("model.tol", number(positive=True), default.tol),
         "bias": file.take("model.bias", truth, default.bias),
         "influence": file.take("model.influence", one_of(INFLUENCES), default.influence),
@@ -250,7 +258,7 @@ def _solver(file: SettingsFile) -> SolverSettings:
     try:
         return SolverSettings(**given, penalty_scale=scale)
     except SettingsError as fault:
-        file.fault("model", fault.what)
+        file.fault("model.loss" if given["loss"] != default.loss else "model", fault.what)
         return default
 
 

@@ -34,6 +34,7 @@ rank = {rank}                # how many phenotypes; `tripheno rank` helps to cho
 method = "{method}"      # exact; trip is the paper's; local shows each hospital's own phenotypes
 # variant = "{variant}"
 # constraint = "{constraint}"   # nonnegative, sparse, none
+# loss = "{loss}"              # what a good fit is: squared, or poisson (counts as counts)
 # seed = {seed}
 # max_iter = {max_iter}
 # tol = {tol}

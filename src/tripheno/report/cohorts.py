@@ -22,6 +22,8 @@ from tripheno.report.phenotypes import Phenotype
 from tripheno.report.rule import RULE
 from tripheno.report.run_folder import read_report, read_summary, shown_folder
 from tripheno.solver.frozen import FrozenPhenotypes
+from tripheno.solver.losses import loss_of
+from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.reading import read_tensor
 from tripheno.vocabulary.axis import Axis
@@ -56,8 +58,10 @@ def read_frozen(folder: Path) -> FrozenPhenotypes:
         axes.append(Axis(mode, table.num_rows, codes))
         if "bias" in table.column_names:
             biases.append(table["bias"].to_numpy())
-    nonnegative = summary["constraint"] != "none"
-    return FrozenPhenotypes(tuple(axes), tuple(factors), nonnegative, tuple(biases) or None)
+    settings = SolverSettings(
+        summary["rank"], constraint=summary["constraint"], loss=summary.get("loss", "squared")
+    )
+    return FrozenPhenotypes(tuple(axes), tuple(factors), loss_of(settings), tuple(biases) or None)
 
 
 def score(folder: Path, events: Path) -> Scored:

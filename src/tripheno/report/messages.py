@@ -28,7 +28,7 @@ def what_left(run: dict[str, Any]) -> list[dict[str, str]]:
 def _planned(run: dict[str, Any]) -> Iterable[Declaration]:
     plan = plan_of(
         SolverSettings(
-            run["rank"], run["method"],
+            run["rank"], run["method"], loss=run.get("loss", "squared"),
             starts=run.get("starts", 1), influence=run.get("influence", "none"),
         ),
         run["modes"][1:], len(run["hospitals"]),

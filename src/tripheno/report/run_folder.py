@@ -52,6 +52,7 @@ class Run:
             "variant": settings.variant if settings.method == "trip" else None,
             "rank": settings.n_components,
             "constraint": settings.constraint,
+            "loss": settings.loss,
             "seed": settings.seed,
             "starts": settings.starts,
             "influence": settings.influence,

@@ -150,9 +150,7 @@ def outcome_arrays(outcome: Outcome) -> Arrays:
     return {
         **_tuples(outcome, ("factors",)),
         **_finalists(outcome.finalists),
-        "measures": np.array(
-            [measures.squared_error, measures.raw_error, measures.raw_error_nonzeros]
-        ),
+        "measures": np.array([measures.loss, measures.raw_error, measures.raw_error_nonzeros]),
         "patient_gram": measures.patient_gram,
         "totals": _totals_array(outcome.totals),
         "numbers": np.array([outcome.objective, outcome.seconds_shared]),
@@ -182,7 +180,7 @@ def outcome_of(arrays: Mapping[str, np.ndarray]) -> Outcome:
 
 
 def _totals_array(totals: Totals) -> np.ndarray:
-    return np.array([totals.squared_norm, totals.nonzeros, totals.patients])
+    return np.array([totals.null_loss, totals.nonzeros, totals.patients])
 
 
 def _totals(row: np.ndarray) -> Totals:

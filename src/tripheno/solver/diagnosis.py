@@ -14,23 +14,10 @@ import numpy as np
 from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import CORE, RANK, declared, shaped
+from tripheno.solver.loss import Loss
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import gram_of_others
-from tripheno.tensor.rows import solve_rows
-
-RIDGE = 0.1  # of the mean of diag ΠᵀΠ: memberships told from few seen codes must not explode
-
 
 # ── are unseen counts predicted ────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Question:
-    """Factors, and the codes of the last mode that may be looked at."""
-
-    factors: tuple[np.ndarray, ...]
-    seen: np.ndarray  # of the codes, those that may be looked at
-    nonnegative: bool
 
 
 @declared(
@@ -39,27 +26,10 @@ class Question:
 )  # fmt: skip
 @dataclass(frozen=True)
 class HeldOut(Contribution):
-    """Squared error and squared norm over the codes that were not looked at."""
+    """The loss over the codes that were not looked at, and that of no model at all."""
 
-    squared_error: float
-    squared_norm: float
-
-
-def held_out(tensor: CountTensor, asked: Question) -> HeldOut:
-    """Estimate each patient's memberships from the seen codes and predict the others."""
-    *others, last = asked.factors
-    seen = asked.seen
-    known = [*others, last * seen[:, None]]
-    hidden = [*others, last * ~seen[:, None]]
-    gram = gram_of_others(known)
-    gram = gram + RIDGE * (np.trace(gram_of_others(asked.factors)) / len(gram)) * np.eye(len(gram))
-    product = tensor.cells.patient_product(known)
-    rows = solve_rows(product, gram, nonnegative=asked.nonnegative)
-    inner = float((rows * tensor.cells.patient_product(hidden)).sum())
-    model = float(((rows.T @ rows) * gram_of_others(hidden)).sum())
-    counts = tensor.cells.values[~seen[tensor.cells.indices[:, -1]]].astype(np.float64)
-    norm = float(counts @ counts)
-    return HeldOut(norm - 2.0 * inner + model, norm)
+    loss: float
+    null_loss: float
 
 
 def held_out_error(
@@ -69,9 +39,9 @@ def held_out_error(
     features: Sequence[np.ndarray],
     rng: np.random.Generator,
     *,
-    nonnegative: bool,
+    loss: Loss,
 ) -> float:
-    """‖O − X‖²/‖O‖² over the hospitals' cells at codes not looked at.
+    """The loss over the hospitals' cells at codes not looked at, as a share of that of no model.
 
     The codes of the last mode are split in two. From one part of a patient's cells the memberships
     are estimated, the other part is predicted, and the other way round. Asked of patients that the
@@ -79,15 +49,16 @@ def held_out_error(
     """
     size = len(features[-1])
     part = rng.permutation(size) < size // 2
-    error = norm = 0.0
+    error = null = 0.0
     for number, seen in enumerate((part, ~part)):
-        asked = Question(tuple(features), seen, nonnegative)
         total = federation.sum(
             f"{label}held-out/{number}",
-            lambda name, asked=asked: held_out(unseen[name], asked),  # type: ignore[misc]
+            lambda name, seen=seen: HeldOut(  # type: ignore[misc]
+                *loss.held_out(unseen[name], tuple(features), seen)
+            ),
         ).value
-        error, norm = error + total.squared_error, norm + total.squared_norm
-    return error / norm if norm else 1.0
+        error, null = error + total.loss, null + total.null_loss
+    return error / null if null else 1.0
 
 
 # ── is the core consistent ────────────────────────────────────────────────────────────────────

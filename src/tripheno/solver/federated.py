@@ -19,7 +19,7 @@ from tripheno.errors import (
     SingularGram,
 )
 from tripheno.exchange.communicator import Communicator, in_clear
-from tripheno.solver import hospital
+from tripheno.solver import hospital, tournament
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.loop import (
     Members,
@@ -33,7 +33,7 @@ from tripheno.solver.loop import (
 )
 from tripheno.solver.messages import Totals
 from tripheno.solver.method import Exact, Method
-from tripheno.solver.race import Finish, first_race, run_race
+from tripheno.solver.race import Finish, Race, first_race, run_race
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Solution
 from tripheno.solver.trip import Trip
@@ -101,13 +101,15 @@ def _solved(
     factors, method = first_factors(axes, settings), method_of(settings, axes)
     resume = None if store is None else store.resume(members, method)
     keep = None if store is None else store.keeper(members)
-    if start is not None or settings.starts == 1 or resume is not None:
-        first = factors if start is None else start
+    single, first = start is not None or settings.starts == 1, start or factors
+    if (single and settings.loss == "squared") or resume is not None:
         return run_rounds(method, members, first, watch, keep=keep, resume=resume)
     totals, _ = members.sum("totals", hospital.begin, factors)
     if totals.nonzeros == 0:
         raise EmptyTensor("The federation's tensor has no cell")
     race = None if store is None else store.race(members)
+    if race is None and single:
+        race = Race(tournament.alone(settings.rank, first))
     finish = run_race(
         members, race or first_race(members, axes, settings), totals, settings, watch=watch,
         keep=None if store is None else store.race_keeper(members),
@@ -129,7 +131,7 @@ def _finished(
     )
     limit = f"the limit of {settings.max_iter} iterations was reached, {finish.quiet.text}"
     return Outcome(
-        factors, measures, totals, measures.squared_error, finish.history, decided["stop"],
+        factors, measures, totals, measures.loss, finish.history, decided["stop"],
         "objective, slopes and factors stood still twice in a row" if decided["stop"] else limit,
         singular=False,
         seconds_shared=time.perf_counter() - members.started - members.seconds,
@@ -139,7 +141,7 @@ def _finished(
 
 def near_best(finish: Finish) -> tuple[tuple[np.ndarray, ...], ...]:
     """The finalists whose Ψ is within 1 % of the lowest: none of them is the wrong answer."""
-    lowest = min(finish.scores)
+    lowest = min(finish.scores, default=0.0)
     pairs = zip(finish.finalists, finish.scores, strict=True)
     return tuple(factors for factors, score in pairs if score <= (1.0 + NEAR_BEST) * lowest)
 
@@ -194,7 +196,7 @@ def solution_of(
         costs=costs_of(members.federation, outcome.seconds_shared),
         patients=int(outcome.totals.patients),
         nonzeros=int(outcome.totals.nonzeros),
-        squared_norm=outcome.totals.squared_norm,
+        null_loss=outcome.totals.null_loss,
         notes=notes,
         guided=outcome.guided,
         finalists=outcome.finalists,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tripheno.errors import UnknownCodes
+from tripheno.solver.loss import Loss
+from tripheno.solver.squared import SquaredLoss
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import gram_of_others
-from tripheno.tensor.rows import regular, solve_rows
 from tripheno.vocabulary.axis import Axis
 
 
@@ -19,7 +19,7 @@ class FrozenPhenotypes:
 
     axes: tuple[Axis, ...]
     factors: tuple[np.ndarray, ...]
-    nonnegative: bool = True
+    loss: Loss = field(default_factory=SquaredLoss)
     bias: tuple[np.ndarray, ...] | None = None
 
     @property
@@ -28,7 +28,7 @@ class FrozenPhenotypes:
         return int(self.factors[0].shape[1])
 
     def memberships(self, tensor: CountTensor) -> np.ndarray:
-        """Row by row the a_i (≥ 0 where asked) with least ‖O_i − Σ_r a_ir A⁽²⁾_r ∘ A⁽³⁾_r ∘ …‖².
+        """Row by row the a_i for which Σ_r a_ir A⁽²⁾_r ∘ A⁽³⁾_r ∘ … fits O_i best by the loss.
 
         Needs no other patient and no other hospital. Codes the phenotypes lack are left out.
         """
@@ -37,9 +37,7 @@ class FrozenPhenotypes:
         if self.bias is not None:
             pairs = zip(features, self.bias, strict=True)
             features = tuple(np.column_stack([factor, bias]) for factor, bias in pairs)
-        gram, _ = regular(gram_of_others(features))
-        product = tensor.cells.patient_product(features)
-        rows = solve_rows(product, gram, nonnegative=self.nonnegative)
+        (rows,) = self.loss.fit_patients(tensor, [features])
         return rows[:, : self.n_components]
 
     def unknown_codes(self, tensor: CountTensor) -> dict[str, tuple[int, int]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tripheno.solver.losses import loss_of
 from tripheno.solver.messages import (
     REVIEW,
     FactorNews,
@@ -71,8 +72,8 @@ def begin(state: HospitalState, factors: tuple[np.ndarray, ...]) -> tuple[Hospit
         penalties=tuple(np.ones(rank) for _ in factors),
         patient_factor=None,
     )
-    tensor = state.tensor
-    return state, Totals(tensor.squared_norm, float(tensor.nonzeros), float(tensor.patients))
+    tensor, null = state.tensor, loss_of(state.settings).null(state.tensor)
+    return state, Totals(null, float(tensor.nonzeros), float(tensor.patients))
 
 
 def normal_equations(
@@ -125,9 +126,10 @@ def measure(
     state: HospitalState, factors: tuple[np.ndarray, ...]
 ) -> tuple[HospitalState, Measures]:
     """Fit the patients to the final factors, in double precision, and measure what is left over."""
-    state = _fit_patients(replace(state, shared_factors=factors), precise=True)
-    patients, tensor = state.patients, state.tensor
-    own, _ = _errors(tensor, factors, patients)
+    tensor, loss = state.tensor, loss_of(state.settings)
+    (patients,) = loss.fit_patients(tensor, [factors])
+    state = replace(state, shared_factors=factors, patient_factor=patients)
+    own = max(loss.of_patients(tensor, factors, patients), 0.0)
     raw, at_cells = _errors(tensor.with_weights(None), factors, patients)
     return state, Measures(own, raw, at_cells, tensor.cells.patient_gram(patients))
 
@@ -135,7 +137,7 @@ def measure(
 def _errors(
     tensor: CountTensor, factors: tuple[np.ndarray, ...], patients: np.ndarray
 ) -> tuple[float, float]:
-    """Squared errors over all cells and over the nonzero ones, patients as the tensor weighs."""
+    """Squared errors over all cells and over the nonzero ones: what RMSE is made of."""
     at_cells, inner = tensor.cells.at_cells(factors, patients)
     model = float((tensor.cells.patient_gram(patients) * gram_of_others(factors)).sum())
     return max(tensor.squared_norm - 2.0 * inner + model, 0.0), at_cells
@@ -193,12 +195,10 @@ def _lengthened(state: HospitalState, n: int, scale: np.ndarray) -> HospitalStat
     )
 
 
-def _fit_patients(state: HospitalState, *, precise: bool = False) -> HospitalState:
+def _fit_patients(state: HospitalState) -> HospitalState:
     """A⁽¹⁾ = O₍₁₎Π(ΠᵀΠ)⁻¹, non-negative where asked; M of the first feature mode with it."""
     gram, singular = regular(gram_of_others(state.shared_factors))
-    features = (
-        state.shared_factors if precise else _as_precise_as_asked(state, state.shared_factors)
-    )
+    features = _as_precise_as_asked(state, state.shared_factors)
     patient_factor, mttkrp = state.tensor.cells.update_patients(
         features, gram, nonnegative=state.nonnegative, guess=state.patient_factor
     )

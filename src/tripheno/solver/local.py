@@ -51,7 +51,7 @@ def solve_local(
     factors, measures, _, _ = brought_into_order(members, averaged, settings)
     penalties = Exact(settings, axes).start(factors, totals).penalties
     penalty = sum(p.value(factor) for p, factor in zip(penalties, factors, strict=True))
-    objective = measures.squared_error + penalty
+    objective = measures.loss + penalty
     rmse = float(np.sqrt(measures.raw_error_nonzeros / totals.nonzeros))
     seconds = time.perf_counter() - members.started
     line = Iteration(1, objective, rmse, None, None, members.sent, seconds)

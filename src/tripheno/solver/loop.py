@@ -190,7 +190,7 @@ def run_rounds(
         final,
         measures,
         state.totals,
-        measures.squared_error + penalty,
+        measures.loss + penalty,
         tuple(judge.history),
         decided["stop"],
         (stop or found or AT_REST) if decided["stop"] else limit,
@@ -273,7 +273,7 @@ class _Judge:
             p.value(f) for p, f in zip(state.penalties, state.shared_factors, strict=True)
         )
         objective = squared + penalty
-        if not math.isfinite(objective) or objective > RUNAWAY * self.totals.squared_norm:
+        if not math.isfinite(objective) or objective > RUNAWAY * self.totals.null_loss:
             raise self.diverged()
         residuals: tuple[float | None, float | None] = (None, None)
         if self.method.needs_residuals:
@@ -318,7 +318,7 @@ class _Judge:
         if self.history and not self.method.fixed_length:
             before = self.history[-1].objective
             change = abs(before - line.objective) / max(abs(before), 1e-300)
-            exact_fit = line.objective <= 1e-12 * self.totals.squared_norm
+            exact_fit = line.objective <= 1e-12 * self.totals.null_loss
             still = state.slope <= Tolerances.kkt and state.moved <= Tolerances.movement
             self.quiet = self.quiet + 1 if (change < settings.tol and still) or exact_fit else 0
         if self.quiet < 2:

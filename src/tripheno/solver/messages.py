@@ -32,9 +32,9 @@ def _rounds(plan: Plan) -> int:
 )
 @dataclass(frozen=True)
 class Totals(Contribution):
-    """What a hospital's tensor amounts to: ‖O_k‖², cells, patients."""
+    """What a hospital's tensor amounts to: the loss of no model (‖O_k‖²), cells, patients."""
 
-    squared_norm: float
+    null_loss: float
     nonzeros: float
     patients: float
 
@@ -63,7 +63,7 @@ class Sketch(Contribution):
 
 @declared(
     "normal-equations", "codes of one mode × phenotypes, sums over all patients",
-    lambda plan: _rounds(plan) if plan.method == "exact" else 0,
+    lambda plan: _rounds(plan) if plan.method == "exact" and plan.loss == "squared" else 0,
 )  # fmt: skip
 @dataclass(frozen=True)
 class NormalEquations(Contribution):
@@ -105,9 +105,9 @@ class Review(Contribution):
 )
 @dataclass(frozen=True)
 class Measures(Contribution):
-    """The fit of the final factors: the weighted error, those of all patients alike, the Gram."""
+    """The fit of the final factors: the weighted loss, squares of all patients alike, the Gram."""
 
-    squared_error: float
+    loss: float
     raw_error: float
     raw_error_nonzeros: float
     patient_gram: np.ndarray = shaped(RANK, RANK)

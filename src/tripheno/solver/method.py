@@ -83,7 +83,7 @@ class Method(ABC):
 
     def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> SharedState:
         """The state before the first iteration, penalties on the scale of the data."""
-        scale = totals.squared_norm / self.settings.n_components
+        scale = totals.null_loss / self.settings.n_components
         distinct = self.settings.distinctness + self.settings.relative_distinctness * scale
         sparse = self.settings.sparsity * scale if self.settings.constraint == "sparse" else 0.0
         penalties = tuple(
@@ -139,9 +139,8 @@ class Exact(Method):
             factor = _descend(
                 current, factor, 2.0 * gram, 2.0 * mttkrp, penalty=penalty, choose=choose
             )
-        slope = kkt_residual(
-            current, total.mttkrp, gram, penalty, nonnegative=penalty.constraint != "none"
-        )
+        gradient = 2.0 * (current @ gram - mttkrp) + penalty.gradient(current)
+        slope = kkt_residual(current, gradient, 2.0 * mttkrp, nonnegative=penalty.nonnegative)
         state = replace(
             state,
             singular=state.singular or singular,

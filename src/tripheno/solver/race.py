@@ -12,30 +12,23 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from tripheno.solver import starts, tournament
 from tripheno.solver.acceleration import extrapolated, no_worse
 from tripheno.solver.loop import Members, Watch
+from tripheno.solver.losses import loss_of
 from tripheno.solver.messages import Sketch, Totals
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Iteration
-from tripheno.solver.stacked import (
-    StackedEquations,
-    fit_patients,
-    misfit,
-    normal_equations,
-    side_by_side,
-    solved,
-    unit_of,
-    widths_of,
-)
+from tripheno.solver.stacked import side_by_side, unit_of, widths_of
 from tripheno.solver.starts import Factors
 from tripheno.solver.stopping import Quiet, Tolerances, kkt_residual, movement
 from tripheno.solver.tournament import DECISIONS, FINAL, Tournament
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import gram_of_others, unit_columns
+from tripheno.tensor.factors import unit_columns
 from tripheno.vocabulary.axis import Axis
 
 
@@ -137,7 +130,10 @@ class _Course:
         self.tensors: dict[str, CountTensor] = {
             name: state.tensor for name, state in self.members.states.items()
         }
-        self.unit = unit_of(self.totals.squared_norm)
+        self.unit = unit_of(self.totals.null_loss)
+        # the tournament's problem is the plain one, whatever else is asked for later
+        self.loss = loss_of(replace(self.settings, constraint="nonnegative"))
+        self.known: dict[tuple[str, int], np.ndarray] = {}  # rows to begin the next fit with
 
     def iteration(self, race: Race) -> Race | None:
         """Every mode once for all contestants, then the ballot where one is due; None: the end."""
@@ -150,8 +146,8 @@ class _Course:
         }
         if field.over and self.settings.plain:
             votes["stop"] = race.quiet.converged
-        models = field.models
-        patients = {name: fit_patients(tensor, models) for name, tensor in self.tensors.items()}
+        models = [self.loss.inside(one.point, one.momentum.factors) for one in field.contestants]
+        patients = {name: self._fitted(name, field, models) for name in self.tensors}
         total, decided = self._sum(field, models, patients, 0, votes)
         if decided.get("stop"):
             return None
@@ -161,29 +157,45 @@ class _Course:
             for s in back:
                 models[s] = field.contestants[s].point
                 for name, tensor in self.tensors.items():
-                    (patients[name][s],) = fit_patients(tensor, [models[s]])
+                    (patients[name][s],) = self.loss.fit_patients(
+                        tensor, [models[s]], [patients[name][s]]
+                    )
         objectives = np.array([one.momentum.objective for one in field.contestants])
         slopes = np.zeros(len(models))
-        widths = widths_of(models)
+        loss, null, widths = self.loss, self.totals.null_loss, widths_of(models)
         for n in range(len(models[0])):
             if n > 0:
                 total, _ = self._sum(field, models, patients, n, {})
             costs = []
-            for s, (mttkrp, gram) in enumerate(total.of(widths, self.unit)):
+            for s, sums in enumerate(loss.sums(total, widths, null)):
                 costs.append(np.zeros(widths[s]))
                 if n == 0 and s in back:
                     continue
                 model = models[s]
-                others = gram * gram_of_others(model, n)
-                slopes[s] = max(slopes[s], kkt_residual(model[n], mttkrp, others))
-                factor = solved(model, n, mttkrp, gram)
-                objectives[s] = misfit(self.totals.squared_norm, factor, mttkrp, others)
-                costs[s] = tournament.removal_costs(model, n, factor, mttkrp, gram)
+                gradient, pull = loss.gradient(model, n, sums), loss.pull(model, n, sums)
+                residual = kkt_residual(model[n], gradient, pull, smallest=loss.smallest)
+                slopes[s] = max(slopes[s], residual)
+                factor = loss.step(model, n, sums)
+                objectives[s] = loss.reached(model, n, sums, factor)
+                costs[s] = loss.removal_costs(model, n, sums, factor)
                 unit, lengths = unit_columns(factor)
                 models[s] = (*model[:n], unit, *model[n + 1 :])
                 for own in patients.values():
                     own[s] = own[s] * lengths
+        for name, own in patients.items():
+            for one, rows in zip(field.contestants, own, strict=True):
+                self.known[name, one.number] = rows
         return self._after(race, field, models, objectives, costs=costs, slopes=slopes)
+
+    def _fitted(self, name: str, field: Tournament, models: Sequence[Factors]) -> list[np.ndarray]:
+        """The patients' rows of every model, from those of the last iteration where they fit."""
+        known = [self.known.get((name, one.number)) for one in field.contestants]
+        same = [
+            rows is not None and rows.shape[1] == width
+            for rows, width in zip(known, widths_of(models), strict=True)
+        ]
+        before = [rows for rows in known if rows is not None] if all(same) else None
+        return self.loss.fit_patients(self.tensors[name], models, before)
 
     def _sum(
         self,
@@ -192,11 +204,11 @@ class _Course:
         patients: dict[str, list[np.ndarray]],
         n: int,
         votes: dict[str, bool],
-    ) -> tuple[StackedEquations, dict[str, bool]]:
+    ) -> tuple[Any, dict[str, bool]]:
         federation, label = self.members.federation, self.members.label
         return federation.sum(
             f"{label}starts/{field.iteration}/{n}/0",
-            lambda name: normal_equations(
+            lambda name: self.loss.contribution(
                 self.tensors[name], models, patients[name], n, unit=self.unit
             ),
             votes=votes,

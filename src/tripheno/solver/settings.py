@@ -12,13 +12,14 @@ from tripheno.solver.guides import Guide
 Method = Literal["trip", "exact", "central", "local"]
 Variant = Literal["corrected", "printed", "released"]
 Constraint = Literal["nonnegative", "sparse", "none"]
-
+LossName = Literal["squared", "poisson"]
 Influence = Literal["bounded", "none"]
 Precision = Literal["double", "single"]
 
 METHODS: tuple[str, ...] = get_args(Method)
 VARIANTS: tuple[str, ...] = get_args(Variant)
 CONSTRAINTS: tuple[str, ...] = get_args(Constraint)
+LOSSES: tuple[str, ...] = get_args(LossName)
 INFLUENCES: tuple[str, ...] = get_args(Influence)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 MOST_STARTS = 40  # every one has a vote in a message
@@ -26,6 +27,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "method": METHODS,
     "variant": VARIANTS,
     "constraint": CONSTRAINTS,
+    "loss": LOSSES,
     "influence": INFLUENCES,
     "precision": PRECISIONS,
 }
@@ -39,6 +41,7 @@ class SolverSettings:
     method: Method = "exact"
     variant: Variant = "corrected"
     constraint: Constraint = "nonnegative"
+    loss: LossName = "squared"  # what a good fit is; `poisson` takes counts as counts
     seed: int = 0
     max_iter: int = 100
     tol: float = 1e-6  # relative change of Ψ, twice in a row; 0 goes on to the limit
@@ -77,7 +80,7 @@ class SolverSettings:
 
     @property
     def plain(self) -> bool:
-        """Whether the tournament's own problem is the one to be solved: squares, A ≥ 0, no more."""
+        """Whether the tournament's own problem is the one to be solved: A ≥ 0, no more."""
         return (
             self.method in ("exact", "central")
             and self.constraint == "nonnegative"
@@ -132,6 +135,7 @@ def _faults(settings: SolverSettings) -> Iterator[str]:
         if given[name] is not None and not given[name] > 0:
             yield f"{name} must be positive, not {given[name]!r}"
     yield from _starting_faults(settings)
+    yield from _poisson_faults(settings)
     if not 0 < settings.relaxation < 2:
         yield f"relaxation must lie between 0 and 2, not {settings.relaxation!r}"
 
@@ -146,3 +150,21 @@ def _starting_faults(settings: SolverSettings) -> Iterator[str]:
         yield "two guides have the same name"
     if names and settings.method == "trip" and settings.variant != "corrected":
         yield f"the {settings.variant} variant knows no guides"
+
+
+def _poisson_faults(settings: SolverSettings) -> Iterator[str]:
+    """Its Newton step knows the pooled problem over A ≥ 0, and nothing beside it."""
+    if settings.loss != "poisson":
+        return
+    if settings.method not in ("exact", "central"):
+        yield f"loss poisson goes with exact or central, not with {settings.method}"
+    asked = {
+        f"the constraint {settings.constraint}": settings.constraint != "nonnegative",
+        "a bias": settings.bias,
+        "guides": bool(settings.guides),
+        "distinctness": bool(settings.distinctness or settings.relative_distinctness),
+        "single precision": settings.precision != "double",
+    }
+    for name, given in asked.items():
+        if given:
+            yield f"loss poisson does not go with {name}"

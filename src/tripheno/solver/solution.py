@@ -64,7 +64,7 @@ class Solution:
     costs: Costs
     patients: int
     nonzeros: int
-    squared_norm: float = 0.0  # ‖O‖² of all hospitals
+    null_loss: float = 0.0  # of no model at all, all hospitals: ‖O‖² where squares are fitted
     guided: tuple[int, ...] = ()  # the component of each guide
     notes: tuple[str, ...] = ()
     bound: float | None = None  # of a patient's length, where influence is bounded

@@ -29,7 +29,10 @@ def _times(plan: Plan) -> int:
     return (race + plan.resampled) * len(plan.modes)
 
 
-@declared("models", "codes of one mode × columns of several models, sums over all patients", _times)
+@declared(
+    "models", "codes of one mode × columns of several models, sums over all patients",
+    lambda plan: _times(plan) if plan.loss == "squared" else 0,
+)  # fmt: skip
 @dataclass(frozen=True)
 class StackedEquations(Contribution):
     """M_k and A_kᵀA_k of every model; all models' R × R matrices row by row, one after the other.
@@ -52,9 +55,9 @@ class StackedEquations(Contribution):
         ]
 
 
-def unit_of(squared_norm: float) -> float:
+def unit_of(null_loss: float) -> float:
     """What the numbers of a message are shares of."""
-    return float(2.0 ** (np.ceil(np.log2(max(squared_norm, 1e-300))) - ROOM_BITS))
+    return float(2.0 ** (np.ceil(np.log2(max(null_loss, 1e-300))) - ROOM_BITS))
 
 
 def widths_of(models: Sequence[Factors]) -> list[int]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.starts import Factors
 from tripheno.tensor.factors import unit_columns
 
@@ -19,27 +18,24 @@ QUIET = 2  # iterations in a row that must look like the end
 
 def kkt_residual(
     factor: np.ndarray,
-    mttkrp: np.ndarray,
-    gram: np.ndarray,
-    penalty: FactorPenalty | None = None,
+    gradient: np.ndarray,
+    pull: np.ndarray,
     *,
     nonnegative: bool = True,
+    smallest: float = 0.0,
 ) -> float:
     """The projected gradient of Ψ in one mode, as a share of what the data pull with.
 
-    max_r ‖P(a_r)‖ / ‖2m_r‖ with P the gradient 2(AG − M) + ∇penalty, where an entry at zero counts
-    only if it wants to grow. ``factor`` has unit columns and is the one that M and G were made
-    *before*: after the solve of its own mode the gradient is nothing by construction. A column
-    without data (m_r = 0) has no pull and no gradient; the caller names it lost.
+    max_r ‖P(∇_r)‖ / ‖pull_r‖, where an entry at zero (up to ``smallest``) counts only if it wants
+    to grow. ``factor`` has unit columns and is the one that the sums were made *before*: after an
+    exact solve of its own mode the gradient is nothing by construction. A column without data has
+    no pull and no gradient; the caller names it lost.
     """
-    gradient = 2.0 * (factor @ gram - mttkrp)
-    if penalty is not None:
-        gradient = gradient + penalty.gradient(factor)
     if nonnegative:
-        gradient = np.where(factor > 0.0, gradient, np.minimum(gradient, 0.0))
-    pull = 2.0 * np.linalg.norm(mttkrp, axis=0)
-    alive = pull > 1e-12 * pull.max(initial=0.0)
-    residual = np.linalg.norm(gradient, axis=0)[alive] / pull[alive]
+        gradient = np.where(factor > smallest, gradient, np.minimum(gradient, 0.0))
+    length = np.linalg.norm(pull, axis=0)
+    alive = length > 1e-12 * length.max(initial=0.0)
+    residual = np.linalg.norm(gradient, axis=0)[alive] / length[alive]
     return float(residual.max(initial=0.0))
 
 

@@ -22,7 +22,6 @@ from tripheno.exchange.registry import COLUMNS, MODELS, Stack, declared, shaped
 from tripheno.solver.acceleration import Momentum, extrapolated, no_worse
 from tripheno.solver.stacked import LONGEST, side_by_side, widths_of
 from tripheno.solver.starts import Factors, sketched_start, uniform_start
-from tripheno.tensor.factors import gram_of_others
 from tripheno.vocabulary.axis import Axis
 
 Kind = Literal["sketch", "uniform", "wide"]
@@ -128,16 +127,9 @@ def stacks(rank: int, starts: int) -> tuple[Stack, ...]:
         field = after(field, field.models, level, decision)
 
 
-def removal_costs(
-    model: Factors, n: int, factor: np.ndarray, mttkrp: np.ndarray, patient_gram: np.ndarray
-) -> np.ndarray:
-    """By how much ‖X − O‖² grows when a column is left out: 2(⟨O, c_r⟩ − Σ_s G_rs) + G_rr.
-
-    ``factor`` is the new one of feature mode n, made of the totals that are given with it.
-    """
-    whole = (factor.T @ factor) * patient_gram * gram_of_others(model, n)
-    inner = (mttkrp * factor).sum(axis=0)
-    return np.asarray(2.0 * (inner - whole.sum(axis=0)) + np.diag(whole))
+def alone(rank: int, start: Factors) -> Tournament:
+    """One contestant, at the stage in which the best is fitted to its end."""
+    return replace(_entered(rank, ["uniform"], [start]), iteration=FINAL)
 
 
 # ── decisions ─────────────────────────────────────────────────────────────────────────────────

@@ -14,10 +14,10 @@ from tripheno.exchange.registry import Plan
 from tripheno.exchange.roster import FEWEST
 from tripheno.privacy.gate import Gate, Record
 from tripheno.protocol.agreed import Protocol
+from tripheno.solver.resamples import RESAMPLED
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.tournament import stacks
 from tripheno.study.axes import MOST_COUNTS
-from tripheno.study.evidence import RESAMPLED
 from tripheno.study.makers import Doors
 
 NO_LIMIT = 2**62
@@ -56,10 +56,12 @@ def plan_of(
     names = tuple(modes)
     raced = solver.starts > 1 and solver.method in ("exact", "trip")
     side_by_side = stacks(solver.n_components, solver.starts) if raced else ()
+    if solver.loss != "squared":  # from one start too, and for every rank that is tried
+        side_by_side += tuple((1, r, r * r) for r in ranks or (solver.n_components,))
     rank = solver.rank
     side_by_side += ((resamples, resamples * rank, resamples * rank * rank),)  # none: zeros
     return Plan(
-        names, members, solver.method, ranks or (solver.n_components,), solver.bias,
+        names, members, solver.method, solver.loss, ranks or (solver.n_components,), solver.bias,
         fits, tournaments * int(raced), side_by_side, RESAMPLED if resamples else 0,
         solver.influence == "bounded", solver.max_iter + 1,
         max(solver.inner_steps, solver.most_inner_steps) if solver.method == "trip" else 1,

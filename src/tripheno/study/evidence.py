@@ -31,24 +31,14 @@ from tripheno.solver.checkpoints import Store
 from tripheno.solver.diagnosis import core_consistency, held_out_error
 from tripheno.solver.fit import fit
 from tripheno.solver.influence import effective_parts, effective_patients, with_bound
-from tripheno.solver.messages import Totals
-from tripheno.solver.method import Exact
+from tripheno.solver.losses import loss_of
+from tripheno.solver.resamples import resampled
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
-from tripheno.solver.stacked import (
-    fit_patients,
-    normal_equations,
-    penalised_solve,
-    side_by_side,
-    unit_of,
-    widths_of,
-)
-from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import factor_match_score, unit_columns
+from tripheno.tensor.factors import factor_match_score
 
 FEWEST_TO_SPLIT = 4  # patients of a hospital
-RESAMPLED = 12  # iterations that the finished model is fitted to resampled patients
 
 Lots = Callable[[str, str], np.random.Generator]
 """``rng = lots(hospital, purpose)``: what a hospital draws at home."""
@@ -133,7 +123,7 @@ def weigh(
     without = round(total.without)
     if resamples == 0:
         return Weighed(carriers, without, tuple(map(float, effective)), having=having)
-    models = _resampled(federation, tensors, solution, drawn)
+    models = resampled(federation, tensors, solution, drawn)
     grades = graded(
         likeness(features, models), likeness(features, solution.finalists), effective, fewest
     )
@@ -142,48 +132,6 @@ def weigh(
         tuple(code_intervals(features, models, effective)),
         prevalence_interval(total.resampled, total.weights), having,
     )  # fmt: skip
-
-
-def _resampled(
-    federation: Communicator,
-    tensors: Mapping[str, CountTensor],
-    solution: Solution,
-    drawn: Mapping[str, np.ndarray],
-) -> list[Factors]:
-    """The finished model fitted on to every resample of the patients, all side by side."""
-    settings, whole = solution.settings, solution.factors
-    if solution.bias is not None:
-        pairs = zip(whole, solution.bias, strict=True)
-        whole = tuple(np.column_stack([factor, bias]) for factor, bias in pairs)
-    totals = Totals(solution.squared_norm, float(solution.nonzeros), float(solution.patients))
-    penalties = (
-        Exact(replace(settings, method="exact"), solution.axes).start(whole, totals).penalties
-    )
-    count = next(iter(drawn.values())).shape[1]
-    models: list[Factors] = [whole] * count
-    widths, unit = widths_of(models), unit_of(solution.squared_norm)
-    nonnegative = settings.constraint != "none"
-    for iteration in range(RESAMPLED):
-        patients = {
-            name: fit_patients(tensor, models, nonnegative=nonnegative)
-            for name, tensor in tensors.items()
-        }
-        for n in range(len(whole)):
-            total = federation.sum(
-                f"resamples/{iteration}/{n}/0",
-                lambda name, n=n, own=patients: normal_equations(  # type: ignore[misc]
-                    tensors[name], models, own[name], n, resampling=drawn[name], unit=unit
-                ),
-                shared=side_by_side(models),
-            ).value
-            for s, (mttkrp, gram) in enumerate(total.of(widths, unit)):
-                model = models[s]
-                factor = penalised_solve(model, n, mttkrp, gram, penalties[n])
-                column, lengths = unit_columns(factor)
-                models[s] = (*model[:n], column, *model[n + 1 :])
-                for rows in patients.values():
-                    rows[s] = rows[s] * lengths
-    return [tuple(factor[:, : settings.n_components] for factor in model) for model in models]
 
 
 def quiet_fit(
@@ -252,7 +200,7 @@ def _weigh(
     store: Store | None,
 ) -> RankEvidence:
     """The evidence for one rank."""
-    rank, nonnegative = settings.n_components, settings.constraint != "none"
+    rank = settings.n_components
     label = f"rank-{rank}/"
     whole = quiet_fit(tensors, settings, federation, label, store)
     folds, alike, models = [], [], []
@@ -269,12 +217,12 @@ def _weigh(
             asked = f"{label}fold-{2 * repeat + n}/"
             folds.append(
                 held_out_error(
-                    federation, asked, unseen, model.factors, rng, nonnegative=nonnegative
+                    federation, asked, unseen, model.factors, rng, loss=loss_of(settings)
                 )
             )
     return RankEvidence(
         rank,
-        1.0 - whole.objective / whole.squared_norm,
+        1.0 - whole.objective / whole.null_loss,
         core_consistency(federation, label, tensors, whole.patient_factors, whole.factors),
         float(np.mean(alike)),
         float(np.mean(folds)),

@@ -13,7 +13,8 @@ from tripheno.errors import BadShape, SettingsError, TriphenoWarning
 from tripheno.solver.fit import fit
 from tripheno.solver.frozen import FrozenPhenotypes
 from tripheno.solver.guides import as_guides
-from tripheno.solver.settings import Constraint, Method, SolverSettings, Variant
+from tripheno.solver.losses import loss_of
+from tripheno.solver.settings import Constraint, LossName, Method, SolverSettings, Variant
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.study.alignment import align
 from tripheno.study.makers import Maker, SumsKind
@@ -42,6 +43,7 @@ class Phenotyper:
         method: Method = "exact",
         variant: Variant = "corrected",
         constraint: Constraint = "nonnegative",
+        loss: LossName = "squared",
         max_iter: int = 100,
         tol: float = 1e-6,
         starts: int = 16,
@@ -53,6 +55,7 @@ class Phenotyper:
         self.method = method
         self.variant = variant
         self.constraint = constraint
+        self.loss = loss
         self.max_iter = max_iter
         self.tol = tol
         self.starts = starts
@@ -89,8 +92,8 @@ class Phenotyper:
         if isinstance(patients, list | tuple):
             return [self.transform(one) for one in patients]
         solution = self._fitted()
-        nonnegative = self.constraint != "none"
-        frozen = FrozenPhenotypes(solution.axes, solution.factors, nonnegative, solution.bias)
+        loss = loss_of(solution.settings)
+        frozen = FrozenPhenotypes(solution.axes, solution.factors, loss, solution.bias)
         tensor = _as_tensor(patients)
         _warn_of_unknown_codes(tensor, frozen)
         return frozen.memberships(tensor)
@@ -144,6 +147,7 @@ class Phenotyper:
                 method=self.method,
                 variant=self.variant,
                 constraint=self.constraint,
+                loss=self.loss,
                 max_iter=self.max_iter,
                 tol=self.tol,
                 starts=self.starts,

@@ -203,7 +203,8 @@ def simulate(study: Simulation, log: ProgressLog, announce: Announce | None = No
     """Every method asked for, its messages audited and its progress written down; and evidence."""
     settings, federation = study.settings, study.federation
     wanted = {settings.method, *study.beside}
-    methods = [m for m in EVERY_METHOD if study.every or m in wanted]
+    known = EVERY_METHOD if settings.loss == "squared" else ("central", "exact")
+    methods = [m for m in known if study.every or m in wanted]
     audits: dict[Method, AuditLog] = {
         method: _audit_log(study, method) for method in methods if method != "central"
     }

@@ -7,6 +7,7 @@ import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,12 @@ class CountTensor:
             pairs = np.unique(self.patient_of_cell * axis.size + place)
             found.append(np.bincount(pairs % axis.size, minlength=axis.size).astype(np.float64))
         return found
+
+    @cached_property
+    def written_out(self) -> Cells:
+        """The cells one by one, for loops that visit each of them; made once and kept."""
+        own = self.cells
+        return Cells(own.starts, own.indices, own.values, tuple(own.sizes), own.weights)
 
     def coordinates(self) -> tuple[np.ndarray, np.ndarray]:
         """Every cell as (indices with the patient first, count)."""

@@ -1,93 +1,188 @@
-"""Loops of the Poisson loss over cells; the plain twin stands in `reference`. See `kernels`."""
+"""Loops of the Poisson loss over cells; the plain twin stands in `reference`. See `kernels`.
+
+With π a cell's product of the other modes and m = πᵀa its mean, a row's loss Σ sᵣaᵣ − Σ x log m has
+the slopes Σ (x/m)π and the curvature Σ (x/m²)ππᵀ. A triangle is kept row by row.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from tripheno.tensor.nonnegative_kernels import nonnegative_row
+from tripheno.tensor.nonnegative_kernels import called, nonnegative_row
+
+LEAST = 1e-300  # a mean below this would divide by nothing
+FLOOR = 1e-12  # of a patient's largest membership: what is zero could never explain a count
+RIDGE = 1e-10  # of the curvature: sums are whole numbers on a scale, so it may miss a little
+SETTLED = 1e-12  # of a patient's counts: a step that promises less was the last
 
 
 @njit(nogil=True, cache=True)
 def poisson_sums(  # type: ignore[no-untyped-def]
-    starts, indices, values, stacked, offsets, patients, weights, target, slopes, curves, out
-):
-    """Add Σ w(x/m)π, Σ w(x/m²)ππᵀ (lower triangle, row by row) per row of the target mode.
-
-    Target −1 is the patient mode, whose rows take no weight. ``out[0]`` += Σ w x log m.
-    """
-    rank = stacked.shape[1]
+    starts, indices, values, stacked, offsets, patients, weights, target, first, last, slopes,
+    curves, out,
+):  # fmt: skip
+    """Add Σ w(x/m)π and Σ w(x/m²)ππᵀ per code of the target mode; out[0] += Σ w(x log(x/m) − x)."""
+    rank, modes = stacked.shape[1], indices.shape[1]
     product = np.empty(rank)
-    for i in range(starts.shape[0] - 1):
-        weight = 1.0 if target < 0 else weights[i]
+    bent = np.empty(rank)
+    for i in range(first, last):
+        if weights[i] == 0.0:
+            continue
         for cell in range(starts[i], starts[i + 1]):
-            row = i
+            row = indices[cell, target]
+            own = offsets[target] + row
             for r in range(rank):
-                product[r] = 1.0 if target < 0 else patients[i, r]
-            for n in range(indices.shape[1]):
-                at = offsets[n] + indices[cell, n]
-                if n == target:
-                    row = indices[cell, n]
-                    continue
-                for r in range(rank):
-                    product[r] *= stacked[at, r]
-            mean = 0.0
+                product[r] = patients[i, r]
+            for n in range(modes):
+                if n != target:
+                    at = offsets[n] + indices[cell, n]
+                    for r in range(rank):
+                        product[r] *= stacked[at, r]
+            mean = LEAST
             for r in range(rank):
-                own = patients[i, r] if target < 0 else stacked[offsets[target] + row, r]
-                mean += product[r] * own
-            mean = max(mean, 1e-300)
-            share = weight * values[cell] / mean
-            out[0] += weight * values[cell] * np.log(mean)
-            place = 0
+                mean += product[r] * stacked[own, r]
+            count = float(values[cell])
+            share = weights[i] * count / mean
+            out[0] += weights[i] * count * (np.log(count / mean) - 1.0)
             for r in range(rank):
                 slopes[row, r] += share * product[r]
-                bent = share * product[r] / mean
+                bent[r] = share / mean * product[r]
+            place = 0
+            for r in range(rank):
+                by = bent[r]
                 for s in range(r + 1):
-                    curves[row, place] += bent * product[s]
-                    place += 1
+                    curves[row, place + s] += by * product[s]
+                place += r + 1
+
+
+@called
+def newton_row(  # type: ignore[no-untyped-def]
+    slopes, curve, sums, row, out, triangle, passive, solution, steep, inside, linear
+):
+    """One damped Newton step of a row a; gives g, twice what the step promises at most.
+
+    z = argmin_{z≥0} ½zᵀHz − zᵀ(Ha − ∇) and d = z − a. Where a mean grows, −log is below its
+    parabola; it falls by the share ρ = max −dᵣ/aᵣ ≤ 1 at most. So a + td with t = g/(dᵀHd + ρg),
+    g = −∇ᵀd, lowers the loss whatever the weights are, and nobody asks for its value.
+    """
+    rank = len(row)
+    trace = 0.0
+    for r in range(rank):
+        trace += curve[r, r]
+    if trace <= 0.0:  # no count in this row: the loss is its sum, least at zero
+        for r in range(rank):
+            out[r] = 0.0
+        return 0.0
+    for r in range(rank):
+        curve[r, r] += RIDGE * trace
+    for r in range(rank):
+        linear[r] = slopes[r] - sums[r]
+        for s in range(rank):
+            linear[r] += curve[r, s] * row[s]
+        out[r] = row[r]
+    nonnegative_row(linear, curve, out, triangle, passive, solution, steep, inside)
+    promised = 0.0
+    bend = 0.0
+    shrinks = 0.0
+    for r in range(rank):
+        move = out[r] - row[r]
+        promised += (slopes[r] - sums[r]) * move
+        if move < 0.0:
+            shrinks = max(shrinks, -move / row[r])
+        for s in range(rank):
+            bend += move * curve[r, s] * (out[s] - row[s])
+    if promised <= 0.0:
+        for r in range(rank):
+            out[r] = row[r]
+        return 0.0
+    step = min(1.0, promised / (bend + shrinks * promised))
+    for r in range(rank):
+        out[r] = row[r] + step * (out[r] - row[r])
+    return promised
 
 
 @njit(nogil=True, cache=True)
-def newton_rows(slopes, curves, sums, least, factor, out):  # type: ignore[no-untyped-def]
-    """Each row one damped Newton step: z = argmin_{z≥0} ½zᵀHz − zᵀ(Ha − ∇), a + t(z − a).
-
-    −x log m is self-concordant, so with the decrement λ = √(dᵀHd/least) a step of 1, or 1/(1 + λ)
-    where λ > ½, lowers the loss without asking for its value.
-    """
+def newton_rows(slopes, curves, sums, factor, out):  # type: ignore[no-untyped-def]
+    """Each row of a feature mode takes one damped Newton step; every row has sums of its own."""
     rows, rank = factor.shape
     curve = np.empty((rank, rank))
     triangle = np.empty((rank, rank))
     passive = np.empty(rank, np.int64)
-    solution = np.empty(rank)
-    steep = np.empty(rank)
+    solution, steep, linear = np.empty(rank), np.empty(rank), np.empty(rank)
     inside = np.zeros(rank, np.bool_)
-    linear = np.empty(rank)
     for i in range(rows):
         place = 0
-        trace = 0.0
         for r in range(rank):
             for s in range(r + 1):
-                curve[r, s] = curves[i, place]
-                curve[s, r] = curves[i, place]
-                place += 1
-            trace += curve[r, r]
-        if trace <= 0.0:  # no count in this row: the loss is its sum, least at zero
+                curve[r, s] = curves[i, place + s]
+                curve[s, r] = curves[i, place + s]
+            place += r + 1
+        newton_row(
+            slopes[i], curve, sums[i], factor[i], out[i],
+            triangle, passive, solution, steep, inside, linear,
+        )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def fit_rows(  # type: ignore[no-untyped-def]
+    starts, indices, values, stacked, offsets, sums, first, last, most, rows
+):
+    """Patients' rows, from where they stand to their best: Newton steps while a step promises much.
+
+    A patient's products π are made once and stay at hand for all steps.
+    """
+    rank, modes = stacked.shape[1], indices.shape[1]
+    longest = 0
+    for i in range(first, last):
+        longest = max(longest, starts[i + 1] - starts[i])
+    products = np.empty((longest, rank))
+    curve = np.empty((rank, rank))
+    triangle = np.empty((rank, rank))
+    passive = np.empty(rank, np.int64)
+    solution, steep, linear = np.empty(rank), np.empty(rank), np.empty(rank)
+    slopes, after = np.empty(rank), np.empty(rank)
+    inside = np.zeros(rank, np.bool_)
+    for i in range(first, last):
+        begin, cells = starts[i], starts[i + 1] - starts[i]
+        counts = 0.0
+        for c in range(cells):
+            counts += values[begin + c]
             for r in range(rank):
-                out[i, r] = 0.0
+                products[c, r] = 1.0
+            for n in range(modes):
+                at = offsets[n] + indices[begin + c, n]
+                for r in range(rank):
+                    products[c, r] *= stacked[at, r]
+        if cells == 0:
+            rows[i, :] = 0.0
             continue
-        for r in range(rank):
-            curve[r, r] += 1e-9 * trace
-        for r in range(rank):
-            linear[r] = slopes[i, r] - sums[r]
-            for s in range(rank):
-                linear[r] += curve[r, s] * factor[i, s]
-            out[i, r] = factor[i, r]
-        nonnegative_row(linear, curve, out[i], triangle, passive, solution, steep, inside)
-        decrement = 0.0
-        for r in range(rank):
-            for s in range(rank):
-                decrement += (out[i, r] - factor[i, r]) * curve[r, s] * (out[i, s] - factor[i, s])
-        decrement = np.sqrt(max(decrement, 0.0) / least)
-        step = 1.0 if decrement <= 0.5 else 1.0 / (1.0 + decrement)
-        for r in range(rank):
-            out[i, r] = factor[i, r] + step * (out[i, r] - factor[i, r])
+        for _ in range(most):
+            slopes[:] = 0.0
+            curve[:, :] = 0.0
+            for c in range(cells):
+                mean = LEAST
+                for r in range(rank):
+                    mean += products[c, r] * rows[i, r]
+                share = values[begin + c] / mean
+                for r in range(rank):
+                    slopes[r] += share * products[c, r]
+                share /= mean
+                for r in range(rank):
+                    by = share * products[c, r]
+                    for s in range(r + 1):
+                        curve[r, s] += by * products[c, s]
+            for r in range(rank):
+                for s in range(r):
+                    curve[s, r] = curve[r, s]
+            promised = newton_row(
+                slopes, curve, sums, rows[i], after,
+                triangle, passive, solution, steep, inside, linear,
+            )  # fmt: skip
+            largest = 0.0
+            for r in range(rank):
+                largest = max(largest, after[r])
+            for r in range(rank):
+                rows[i, r] = max(after[r], FLOOR * largest)
+            if promised <= SETTLED * counts:
+                break

@@ -10,9 +10,10 @@ import numpy as np
 
 from tripheno.solver import stacked, starts, stopping, tournament
 from tripheno.solver.acceleration import Momentum, extrapolated, no_worse
+from tripheno.solver.squared import SquaredLoss
 from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import gram_of_others, unit_columns
+from tripheno.tensor.factors import unit_columns
 
 
 @dataclass
@@ -42,7 +43,8 @@ class Adding:
         self, models: Sequence[Factors]
     ) -> tuple[list[Factors], np.ndarray, list[np.ndarray]]:
         """Every mode of every model once: the new factors, Ψ and each column's cost of removal."""
-        widths, norm = stacked.widths_of(models), self.squared_norm
+        widths, norm, loss = stacked.widths_of(models), self.squared_norm, SquaredLoss()
+        unit = stacked.unit_of(norm)
         resampling = self.resampling or [None] * len(self.tensors)
         patients = [stacked.fit_patients(t, models) for t in self.tensors]
         found = [tuple(model) for model in models]
@@ -50,24 +52,24 @@ class Adding:
         costs: list[np.ndarray] = []
         for n in range(len(found[0])):
             parts = [
-                stacked.normal_equations(t, found, p, n, resampling=w)
+                stacked.normal_equations(t, found, p, n, resampling=w, unit=unit)
                 for t, p, w in zip(self.tensors, patients, resampling, strict=True)
             ]
             flat = self.add([np.append(p.mttkrp.ravel(), p.patient_gram) for p in parts])
             size = parts[0].mttkrp.size
             product = flat[:size].reshape(parts[0].mttkrp.shape)
-            totals = stacked.StackedEquations(product, flat[size:]).of(widths)
+            total = stacked.StackedEquations(product, flat[size:])
             costs = []
-            for s, (mttkrp, gram) in enumerate(totals):
+            for s, sums in enumerate(loss.sums(total, widths, norm)):
                 model = found[s]
-                others = gram * gram_of_others(model, n)
-                residual = stopping.kkt_residual(model[n], mttkrp, others)
+                gradient, pull = loss.gradient(model, n, sums), loss.pull(model, n, sums)
+                residual = stopping.kkt_residual(model[n], gradient, pull)
                 self.kkt[s] = max(self.kkt[s], residual)
-                factor = stacked.solved(model, n, mttkrp, gram)
-                objectives[s] = stacked.misfit(norm, factor, mttkrp, others)
-                costs.append(tournament.removal_costs(model, n, factor, mttkrp, gram))
-                unit, lengths = unit_columns(factor)
-                found[s] = (*model[:n], unit, *model[n + 1 :])
+                factor = loss.step(model, n, sums)
+                objectives[s] = loss.reached(model, n, sums, factor)
+                costs.append(loss.removal_costs(model, n, sums, factor))
+                column, lengths = unit_columns(factor)
+                found[s] = (*model[:n], column, *model[n + 1 :])
                 for own in patients:
                     own[s] = own[s] * lengths
         return found, objectives, costs

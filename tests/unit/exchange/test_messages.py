@@ -110,8 +110,8 @@ def test_numbers_keep_their_kind_and_their_last_bit():
     assert (own.iterations, own.converged) == (2**40, -1)
     assert isinstance(own.iterations, int)
     totals = Totals.unpack(Totals(0.1, 2.0**60, -0.0).pack())
-    assert (totals.squared_norm, totals.nonzeros) == (0.1, 2.0**60)
-    assert isinstance(totals.squared_norm, float)
+    assert (totals.null_loss, totals.nonzeros) == (0.1, 2.0**60)
+    assert isinstance(totals.null_loss, float)
 
 
 @pytest.mark.parametrize(

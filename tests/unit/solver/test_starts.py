@@ -18,6 +18,7 @@ from tripheno.solver.messages import NormalEquations, Totals
 from tripheno.solver.method import Exact
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.squared import SquaredLoss
 from tripheno.solver.stopping import Quiet, Tolerances, kkt_residual, lost_components, movement
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import factor_match_score, similarity_matrix, unit_columns
@@ -107,7 +108,8 @@ def test_a_column_s_cost_is_what_the_misfit_grows_by_without_it():
     patients, first, second = rng.random((7, 3)), rng.random((5, 3)), rng.random((4, 3))
     data = rng.random((7, 5, 4))
     product = np.einsum("abc,ar,br->cr", data, patients, first)
-    costs = tournament.removal_costs((first, second), 1, second, product, patients.T @ patients)
+    sums = {"mttkrp": product, "patient_gram": patients.T @ patients}
+    costs = SquaredLoss().removal_costs((first, second), 1, sums, second)
     whole = data - np.einsum("ar,br,cr->abc", patients, first, second)
     for r in range(3):
         without = whole + np.einsum("a,b,c->abc", patients[:, r], first[:, r], second[:, r])
@@ -142,8 +144,8 @@ def test_only_a_run_without_gradient_and_movement_has_converged():
     rng = np.random.default_rng(3)
     root = rng.random((9, 3))
     gram, factor = root.T @ root, unit_columns(rng.random((5, 3)))[0]
-    assert kkt_residual(factor, factor @ gram, gram) < 1e-14
-    assert kkt_residual(factor, 1.5 * factor @ gram, gram) > 0.3
+    assert kkt_residual(factor, np.zeros_like(factor), factor @ gram) < 1e-14
+    assert kkt_residual(factor, 0.5 * factor @ gram, 1.5 * factor @ gram) > 0.3
     quiet, allowed = Quiet(), Tolerances()
     for residual, moved in [(0.1, 0.0), (0.0, 0.1), (0.0, 0.0), (0.1, 0.0), (0.0, 0.0)]:
         quiet = quiet.after(1.0, [residual], moved, allowed)

@@ -1,0 +1,124 @@
+"""Squared loss, ‖X − O‖²: normal equations, solved exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tripheno.solver.loss import Loss, Sums
+from tripheno.solver.penalties import FactorPenalty
+from tripheno.solver.stacked import (
+    StackedEquations,
+    fit_patients,
+    misfit,
+    normal_equations,
+    penalised_solve,
+    solved,
+    unit_of,
+)
+from tripheno.solver.starts import Factors
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.factors import gram_of_others
+from tripheno.tensor.rows import solve_rows
+
+RIDGE = 0.1  # of the mean of diag ΠᵀΠ: memberships from few seen codes must not explode
+
+
+@dataclass(frozen=True)
+class SquaredLoss(Loss):
+    """A contribution is M_k and A_kᵀWA_k."""
+
+    nonnegative: bool = True
+
+    def null(self, tensor: CountTensor) -> float:
+        """‖O‖²: the model is zero."""
+        return tensor.squared_norm
+
+    def fit_patients(
+        self,
+        tensor: CountTensor,
+        models: Sequence[Factors],
+        before: Sequence[np.ndarray] | None = None,
+    ) -> list[np.ndarray]:
+        """A⁽¹⁾ = argmin, row by row."""
+        del before
+        return fit_patients(tensor, models, nonnegative=self.nonnegative)
+
+    def contribution(
+        self,
+        tensor: CountTensor,
+        models: Sequence[Factors],
+        patients: Sequence[np.ndarray],
+        n: int,
+        *,
+        resampling: np.ndarray | None = None,
+        unit: float = 1.0,
+    ) -> StackedEquations:
+        """The normal equations of every model."""
+        return normal_equations(tensor, models, patients, n, resampling=resampling, unit=unit)
+
+    def held_out(
+        self, tensor: CountTensor, factors: Factors, seen: np.ndarray
+    ) -> tuple[float, float]:
+        """Memberships from the seen codes with a ridge; ‖O − X‖² over the others, and ‖O‖²."""
+        *others, last = factors
+        known, hidden = [*others, last * seen[:, None]], [*others, last * ~seen[:, None]]
+        gram = gram_of_others(known)
+        mean = float(np.trace(gram_of_others(factors))) / len(gram)
+        product = tensor.cells.patient_product(known)
+        rows = solve_rows(
+            product, gram + RIDGE * mean * np.eye(len(gram)), nonnegative=self.nonnegative
+        )
+        inner = float((rows * tensor.cells.patient_product(hidden)).sum())
+        model = float(((rows.T @ rows) * gram_of_others(hidden)).sum())
+        counts = tensor.cells.values[~seen[tensor.cells.indices[:, -1]]].astype(np.float64)
+        norm = float(counts @ counts)
+        return norm - 2.0 * inner + model, norm
+
+    def sums(self, total: StackedEquations, widths: Sequence[int], null: float) -> list[Sums]:
+        """M, AᵀA and ‖O‖²."""
+        return [
+            {"mttkrp": m, "patient_gram": gram, "null": np.array(null)}
+            for m, gram in total.of(widths, unit_of(null))
+        ]
+
+    def step(
+        self, model: Factors, n: int, sums: Sums, penalty: FactorPenalty | None = None
+    ) -> np.ndarray:
+        """A(ΣG) = ΣM, over A ≥ 0 and with penalties where asked."""
+        mttkrp, gram = sums["mttkrp"], sums["patient_gram"]
+        if penalty is None:
+            return solved(model, n, mttkrp, gram)
+        return penalised_solve(model, n, mttkrp, gram, penalty)
+
+    def value(self, model: Factors, n: int, sums: Sums) -> float:
+        """‖O‖² − 2⟨M, A⟩ + ⟨AᵀA, G⟩."""
+        return self.reached(model, n, sums, model[n])
+
+    def gradient(self, model: Factors, n: int, sums: Sums) -> np.ndarray:
+        """2(AG − M)."""
+        gram = sums["patient_gram"] * gram_of_others(model, n)
+        return np.asarray(2.0 * (model[n] @ gram - sums["mttkrp"]))
+
+    def pull(self, model: Factors, n: int, sums: Sums) -> np.ndarray:
+        """2M."""
+        del model, n
+        return 2.0 * sums["mttkrp"]
+
+    def curvature(self, model: Factors, n: int, sums: Sums, move: np.ndarray) -> float:
+        """2⟨DᵀD, G⟩."""
+        gram = sums["patient_gram"] * gram_of_others(model, n)
+        return float(2.0 * ((move.T @ move) * gram).sum())
+
+    def removal_costs(self, model: Factors, n: int, sums: Sums, factor: np.ndarray) -> np.ndarray:
+        """2(⟨O, c_r⟩ − Σ_s G_rs) + G_rr."""
+        whole = (factor.T @ factor) * sums["patient_gram"] * gram_of_others(model, n)
+        inner = (sums["mttkrp"] * factor).sum(axis=0)
+        return np.asarray(2.0 * (inner - whole.sum(axis=0)) + np.diag(whole))
+
+    def reached(self, model: Factors, n: int, sums: Sums, factor: np.ndarray) -> float:
+        """The loss at any factor of the mode follows from the same sums."""
+        gram = sums["patient_gram"] * gram_of_others(model, n)
+        return misfit(float(sums["null"]), factor, sums["mttkrp"], gram)
