@@ -63,7 +63,9 @@ class TestDemo:
         done, _ = demo
         assert re.search(r"trip\s+\d\.\d{4}\s+[+-]0\.00\d\d %", done.stdout)
         assert "Sickle cell / chronic pain crisis" in done.stdout
-        assert "Seen only together: Sickle cell / chronic pain crisis." in done.stdout
+        said = " ".join(done.stdout.split())
+        assert "Seen only together: Sickle cell / chronic pain crisis (stable)." in said
+        assert "no room for it: Asthma, Hypothyroidism" in said  # what together costs
         assert "Cystic fibrosis with pancreatic involvement" in done.stdout
         assert "patients ×" in done.stderr
 

@@ -57,7 +57,7 @@ def _show(result: dict[str, Any], folder: Path) -> None:
     where = table("", {"": False, "Together": False, **dict.fromkeys(hospitals, False)})
     for row in result["planted"]:
         marks = ["yes" if row["alone"][name] else "·" for name in hospitals]
-        where.add_row(row["name"], "yes" if row["together"] else "·", *marks)
+        where.add_row(row["name"], row["grade"] or "·", *marks)
     console.print(where)
     console.print("\nHow close to pooled data", style="bold")
     console.print(comparison_table(result["comparison"]))

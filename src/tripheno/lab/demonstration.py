@@ -50,11 +50,13 @@ def _findings(
     together = _recovered(network, federation, result["solutions"]["exact"])
     alone = {name: _recovered(network, federation, model) for name, model in result["own"].items()}
     shown = result["solutions"]["exact"]
+    grades = result["weighed"]["exact"].grades
     rows = [
         {
             "name": name,
             "together": together[i].found,
             "similarity": together[i].similarity,
+            "grade": grades[together[i].component].grade if together[i].found else None,
             "alone": {hospital: found[i].found for hospital, found in alone.items()},
         }
         for i, name in enumerate(planted)
@@ -92,8 +94,18 @@ def _phenotype_rows(solution: Solution, together: list[Recovered]) -> list[dict[
 
 def _sentences(planted: list[dict[str, Any]], comparison: list[dict[str, Any]]) -> list[str]:
     """What the tables say, in words."""
-    hidden = [row["name"] for row in planted if row["together"] and not any(row["alone"].values())]
-    single = [row["name"] for row in planted if row["together"] and sum(row["alone"].values()) == 1]
+    seen = {row["name"]: sum(row["alone"].values()) for row in planted}
+    found = [row["name"] for row in planted if row["together"]]
+    graded = {row["name"]: f"{row['name']} ({row['grade']})" for row in planted}
+    groups = {
+        "Seen only together": [graded[name] for name in found if not seen[name]],
+        "Seen at one hospital alone, and together": [
+            graded[name] for name in found if seen[name] == 1
+        ],
+        f"Seen alone and lost together, where {DEMO_RANK} phenotypes have no room for it": [
+            name for name, hospitals in seen.items() if hospitals and name not in found
+        ],
+    }
     gaps = {row["method"]: row for row in comparison}
     exact, trip = gaps["exact"], gaps["trip"]
     sentences = [
@@ -102,8 +114,5 @@ def _sentences(planted: list[dict[str, Any]], comparison: list[dict[str, Any]]) 
         f"(FMS {trip['fms']:.3f}); averaging each hospital's own model is off by "
         f"{100 * gaps['local']['rmse_gap']:.1f} % (FMS {gaps['local']['fms']:.3f})."
     ]
-    if hidden:
-        sentences.append(f"Seen only together: {', '.join(hidden)}.")
-    if single:
-        sentences.append(f"Seen at one hospital alone, and together: {', '.join(single)}.")
-    return sentences
+    named = (f"{words}: {', '.join(names)}." for words, names in groups.items() if names)
+    return [*sentences, *named]

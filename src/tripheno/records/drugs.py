@@ -30,9 +30,10 @@ _DILUTED = re.compile(
 _PACKED = re.compile(r"^\d[\d.,]*\s*(?:ml|l|g|gm|each)\b[^:]{0,20}?(?:\s-\s+|\s*:\s*)")
 _CARRIER = re.compile(
     r"^(?:(?:0?\.9|0?\.45|\.2)\s*%|iso-?osmotic|bacteriostatic|normal|half)?\s*"
-    r"(?:sodium chloride|nacl|saline|ns)\b(?!.*(?:\b(?:[3-9]|[12]\d)(?:\.\d+)?\s*%|tab|nasal|neb))"
+    r"(?:sodium chloride|nacl|saline|ns)\b"
+    r"(?!.*(?:(?<![\d.])(?:[3-9]|[12]\d)(?:\.\d+)?\s*%|tab|nasal|neb))"  # 3 % treats, 0.9 % carries
     r"|^(?:[25]\s*%)?\s*dextrose\s*(?:5|2\.5)\s*%|^5\s*%\s*dextrose|^d5\s*(?:w|ns|1/2|lr|\.)"
-    r"|^iso-?osmotic"
+    r"|^dextrose-nacl|^iso-?osmotic"
     r"|^(?:sterile|bacteriostatic) water|^sw\b|^(?:lactated )?ringer|^lr\b|flush\b|diluent"
     r"|^(?:mini ?)?(?:bag|syringe|vial|cassette|intravenous fluid)s?\b"
 )

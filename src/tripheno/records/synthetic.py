@@ -51,6 +51,7 @@ class SyntheticSettings:
     noise_habit: float = 0.3  # share of the background that repeats the patient's usual codes
     popularity_exponent: float = 0.8  # the background's j-th code has popularity ∝ j^(-exponent)
     code_overlap: float = 0.8  # share of the background codes that every hospital uses
+    fixed_carriers: bool = False  # as many carriers as the prevalence says, not about as many
     with_times: bool = False
     hours_per_visit: float = 48.0  # mean length of a visit, when times are wanted
     seed: int = 0
@@ -255,7 +256,10 @@ def _hospital(
     """One hospital: who has what, who comes when and for what, what is then recorded."""
     patients = settings.patients_per_hospital[k]
     prevalence = np.array([one.prevalence[k] for one in settings.planted], dtype=np.float64)
-    memberships = rng.random((patients, len(prevalence))) < prevalence
+    draws = rng.random((patients, len(prevalence)))
+    if settings.fixed_carriers:  # a rank among all patients instead of a coin for each
+        draws = draws.argsort(axis=0).argsort(axis=0) / patients
+    memberships = draws < prevalence
     visits = 1 + rng.poisson(settings.visits_per_patient - 1, size=patients)
     patient = np.repeat(np.arange(patients), visits)
     first = np.cumsum(visits) - visits

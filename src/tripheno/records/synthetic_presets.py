@@ -22,26 +22,26 @@ from tripheno.records.synthetic_catalogue import (
 DEMO_RANK = 10
 
 # Seven diseases are everywhere, two are strong at some hospitals, two are particular to each
-# hospital. In expectation each hospital therefore has ten phenotypes stronger than sickle cell, so
-# the best model of rank ten of one hospital has no room for it; all together have only nine.
-# A single random start can end in a worse optimum that drops another phenotype instead.
+# hospital. Each hospital therefore has ten phenotypes stronger than sickle cell (by 1.54), so the
+# best model of rank ten of one hospital has no room for it; all together have only nine, and it is
+# 1.9 times stronger than the next. Margins this wide hold for every seed (decision 7).
 _DEMO_CASE_MIX: dict[str, tuple[float, ...]] = {
     "Diabetes with hypertension": (0.16, 0.13, 0.12),
     "Coronary artery disease": (0.13, 0.11, 0.11),
     "Heart failure": (0.13, 0.13, 0.13),
     "Depression and anxiety": (0.11, 0.12, 0.13),
-    "Chronic kidney disease": (0.12, 0.11, 0.11),
-    "COPD exacerbation": (0.13, 0.10, 0.10),
-    "Sepsis with pneumonia": (0.10, 0.12, 0.10),
+    "Chronic kidney disease": (0.12, 0.12, 0.13),
+    "COPD exacerbation": (0.13, 0.11, 0.12),
+    "Sepsis with pneumonia": (0.10, 0.12, 0.12),
     "Cystic fibrosis with pancreatic involvement": (0.0, 0.0, 0.22),
     "Decompensated cirrhosis": (0.11, 0.10, 0.0),
-    "Sickle cell / chronic pain crisis": (0.055, 0.055, 0.047),
+    "Sickle cell / chronic pain crisis": (0.06, 0.066, 0.073),
     "Asthma": (0.08, 0.0, 0.0),
     "Hypothyroidism": (0.08, 0.0, 0.0),
-    "Neurogenic bladder with abdominal pain": (0.0, 0.08, 0.0),
-    "Non-specific gastrointestinal complaints": (0.0, 0.08, 0.0),
-    "Lymphoma": (0.0, 0.0, 0.075),
-    "Epilepsy": (0.0, 0.0, 0.08),
+    "Neurogenic bladder with abdominal pain": (0.0, 0.085, 0.0),
+    "Non-specific gastrointestinal complaints": (0.0, 0.086, 0.0),
+    "Lymphoma": (0.0, 0.0, 0.088),
+    "Epilepsy": (0.0, 0.0, 0.102),
 }
 
 # The two hospitals of the seed paper, after its table of phenotypes. Five diseases are everywhere,
@@ -95,6 +95,7 @@ def demo_settings(seed: int = 0, *, with_times: bool = False) -> SyntheticSettin
         codes_per_mode=codes,
         phenotypes=_planted(_DEMO_CASE_MIX, tuple(codes)),
         hospital_names=("northfield", "harbour", "lakeside"),
+        fixed_carriers=True,
         with_times=with_times,
         seed=seed,
     )

@@ -111,7 +111,7 @@ def run_logged(
         _write_whole(folder, run)
         _write_audit(folder, found.audits.get(study.settings.method))
         summary = run.summary()
-    solved = {"solutions": found.solutions, "own": found.own}
+    solved = {"solutions": found.solutions, "own": found.own, "weighed": found.weighed}
     return {"summary": summary, "comparison": rows, **solved}
 
 
