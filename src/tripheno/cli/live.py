@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tripheno.cli.console import Progress
 from tripheno.errors import TriphenoError
+from tripheno.solver.resamples import RESAMPLED
 from tripheno.solver.tournament import FINAL
-from tripheno.study.evidence import RESAMPLED
 
 if TYPE_CHECKING:
     from tripheno.federation.journal import Journal
