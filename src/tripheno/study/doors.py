@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 
 from tripheno.exchange.communicator import Door, OpenDoor
-from tripheno.exchange.registry import Plan
+from tripheno.exchange.registry import NO_STACK, Plan
 from tripheno.exchange.roster import FEWEST
 from tripheno.privacy.gate import Gate, Record
 from tripheno.protocol.agreed import Protocol
@@ -59,6 +59,8 @@ def plan_of(
     if resamples:
         rank = solver.rank
         side_by_side += ((resamples, resamples * rank, resamples * rank * rank),)
+    elif raced:
+        side_by_side += (NO_STACK,)  # patients who have a phenotype are counted without resamples
     return Plan(
         names, members, solver.method, ranks or (solver.n_components,), solver.bias,
         fits, tournaments * int(raced), side_by_side, RESAMPLED if resamples else 0,
