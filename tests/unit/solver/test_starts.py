@@ -46,7 +46,7 @@ def test_the_sketch_of_all_hospitals_is_that_of_the_pooled_co_occurrence():
     counts = np.hstack([dense.sum(axis=2), dense.sum(axis=1)])
     total = sum(starts.sketch(part, omega) for part in parts)
     assert np.allclose(total, counts.T @ (counts @ omega), rtol=1e-10)
-    assert total.shape == (sum(a.size for a in axes), RANK + starts.OVERSAMPLING)
+    assert total.shape == (sum(a.size for a in axes), RANK + starts.SKETCH_MORE)
 
 
 def test_nystrom_is_exact_for_a_co_occurrence_of_low_rank():
