@@ -40,4 +40,5 @@ def fit(
     solve = solve_local if settings.method == "local" else solve_federated
     with one_blas_thread():
         found = solve(tensors, settings, federation, label=label, watch=watch, store=store)
-    return replace(found, bound=bound)
+    own = {name: replace(model, bound=bound) for name, model in found.own.items()}
+    return replace(found, bound=bound, own=own)

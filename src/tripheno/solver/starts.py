@@ -32,9 +32,7 @@ def uniform_rows(axis: Axis, columns: int, seed: object) -> np.ndarray:
 @lru_cache(maxsize=KEPT)  # every fit on the same axes begins with the same numbers
 def _uniform_rows(mode: str, keys: tuple[object, ...], columns: int, seed: str) -> np.ndarray:
     begin = f"{seed}|{mode}|"
-    rows = b"".join(
-        hashlib.shake_128(f"{begin}{key}".encode()).digest(8 * columns) for key in keys
-    )
+    rows = b"".join(hashlib.shake_128(f"{begin}{key}".encode()).digest(8 * columns) for key in keys)
     words = np.frombuffer(rows, dtype="<u8").reshape(len(keys), columns)
     found = np.asarray((words >> 11) * 2.0**-53)
     found.flags.writeable = False

@@ -113,5 +113,5 @@ def first_distinct(ends: np.ndarray, numbers: np.ndarray, size: int) -> list[lis
 def relabelled_products(
     values: np.ndarray, places: np.ndarray, drawn: np.ndarray, stacked: np.ndarray
 ) -> np.ndarray:
-    """Σ_cells count · Π_n factor row of the code that stands for the cell's, per twin and column."""
+    """Σ_cells count · Π_n row of the code that stands for the cell's, per twin and column."""
     return np.asarray((values[:, None] * stacked[drawn[:, places]].prod(axis=2)).sum(axis=1))
