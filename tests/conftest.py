@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import settings
 
 from tripheno.testing import requirements
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the commands do; before numpy loads
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("untimed")

@@ -13,6 +13,7 @@ from tripheno.errors import EmptyTensor
 from tripheno.records.events import CountingRule
 from tripheno.tensor import CountTensor, block_kernels, counting, kernels, reference, threads
 from tripheno.tensor.factors import gram_of_others
+from tripheno.tensor.relabelling_kernels import first_distinct, relabelled_products
 from tripheno.tensor.rows import regular, solve_rows
 from tripheno.testing.strategies import (
     MODES,
@@ -390,3 +391,33 @@ def test_counting_patients_in_chunks_changes_nothing(window, events, keys_at_onc
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "KEYS_AT_ONCE", keys_at_once)
         assert_counted_as_the_twin(events, CountingRule(MODES[:2], window))
+
+
+@pytest.mark.parametrize("feature_modes", [2, 3])
+@given(data=st.data())
+@quick
+def test_twins_of_a_patient_are_drawn_and_multiplied_like_the_plain_ones(data, feature_modes):
+    tensor, _, features, _ = draw_tensor(data, feature_modes, 3)
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    codes = [np.unique(column, return_inverse=True) for column in tensor.cells.indices.T]
+    drawn, places, begin, offset = [], [], 0, 0
+    for (own, place), axis in zip(codes, tensor.axes, strict=True):
+        people = rng.integers(0, 4, axis.size)
+        ends = np.cumsum(people / max(people.sum(), 1.0))
+        numbers = rng.random((4, 3 * len(own) + 2))
+        found, short = np.zeros((4, len(own)), dtype=np.int64), np.zeros(4, dtype=bool)
+        first_distinct(ends, numbers, found, short)
+        plain = reference.first_distinct(ends, numbers, len(own))
+        assert [row[: len(twin)] for row, twin in zip(found.tolist(), plain, strict=True)] == plain
+        assert short.tolist() == [len(twin) < len(own) for twin in plain]
+        drawn.append(found + offset)
+        places.append(place + begin)
+        begin, offset = begin + len(own), offset + axis.size
+    given_to = (
+        tensor.cells.values.astype(np.float64), np.column_stack(places), np.hstack(drawn),
+        np.vstack(features),
+    )  # fmt: skip
+    made = np.zeros((4, 3))
+    relabelled_products(*given_to, made)
+    scale = reference.relabelled_products(*absolute(given_to)).max()
+    assert_equal(made, reference.relabelled_products(*given_to), scale)

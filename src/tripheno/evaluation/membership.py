@@ -18,13 +18,14 @@ from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import COMPONENTS, MODELS, declared, shaped
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
+from tripheno.tensor.relabelling_kernels import first_distinct, relabelled_products
 from tripheno.tensor.rows import regular, solve_rows
 
 COUNT_BITS = 20
 ALPHA = 0.01
 TWINS = 99  # relabelled twins of every patient
 LEAST_SHARE = 0.05  # of what the model expects of the patient
-_ROOM = 200_000  # cells of twins compared at a time
+_ROOM = 200_000  # cells of twins drawn at a time
 
 
 @declared(
@@ -53,21 +54,28 @@ def chance(
     """
     cells, starts = tensor.cells, tensor.cells.starts
     indices, values = cells.indices, cells.values.astype(np.float64)
+    offsets = np.cumsum([0, *(len(factor) for factor in features)])
     lots = [_Lot(people) for people in tensor.people_at_positions()]
-    score = cells.patient_product(features)
+    score, stacked = cells.patient_product(features), np.vstack(features)
     found = np.ones_like(score)
     for i in np.flatnonzero(asked.any(axis=1)):
         mine, columns = slice(starts[i], starts[i + 1]), np.flatnonzero(asked[i])
         codes = [np.unique(column, return_inverse=True) for column in indices[mine].T]
+        sizes = [len(own) for own, _ in codes]
+        begins = np.cumsum([0, *sizes[:-1]])
+        places = np.column_stack([at + begin for (_, at), begin in zip(codes, begins, strict=True)])
+        factors = np.ascontiguousarray(stacked[:, columns])
         better = np.zeros(len(columns))
         step = max(1, _ROOM // max(len(values[mine]), 1))
         for first in range(0, twins, step):
             count = min(step, twins - first)
-            product = values[mine][None, :, None]
-            for (own, place), lot, factor in zip(codes, lots, features, strict=True):
-                drawn = lot.drawn(len(own), count, rng)
-                product = product * factor[:, columns][drawn[:, place]]
-            better += (product.sum(axis=1) >= score[i, columns] * (1.0 - 1e-12)).sum(axis=0)
+            drawn = np.hstack([
+                lot.drawn(size, count, rng) + offset
+                for lot, size, offset in zip(lots, sizes, offsets[:-1], strict=True)
+            ])  # fmt: skip
+            product = np.zeros((count, len(columns)))
+            relabelled_products(values[mine], places, drawn, factors, product)
+            better += (product >= score[i, columns] * (1.0 - 1e-12)).sum(axis=0)
         found[i, columns] = (better + 1.0) / (twins + 1.0)
     return found
 
@@ -86,17 +94,8 @@ class _Lot:
         Where those were not enough, the largest of log-weight plus Gumbel noise: samples of the
         same kind, at the cost of a number for every code there is.
         """
-        many = 3 * size + 2
-        lots = np.searchsorted(self._ends, rng.random((count, many)), side="right")
-        lots = np.minimum(lots, len(self._ends) - 1)
-        order = np.argsort(lots, axis=1, kind="stable")
-        ordered = np.take_along_axis(lots, order, axis=1)
-        fresh = np.ones_like(ordered, dtype=bool)
-        fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        first = np.where(fresh, order, many)  # where a code came first; ``many``: it came before
-        places = np.sort(first, axis=1)[:, :size]
-        short = places[:, -1] == many
-        found = np.take_along_axis(lots, np.minimum(places, many - 1), axis=1)
+        found, short = np.empty((count, size), dtype=np.int64), np.empty(count, dtype=bool)
+        first_distinct(self._ends, rng.random((count, 3 * size + 2)), found, short)
         if short.any():
             keys = self._log + rng.gumbel(size=(int(short.sum()), len(self._log)))
             best = np.argpartition(-keys, size - 1, axis=1)[:, :size]

@@ -96,8 +96,8 @@ def run_logged(
     log.stage("the report")
     rows = comparison_rows(found.solutions)
     runs = {
-        method: _run_of(solution, study, found, rows, started)
-        for method, solution in found.solutions.items()
+        method: _run_of(found.solutions[method], study, found, rows, started)
+        for method in found.weighed
     }
     if study.every:
         for method, run in runs.items():

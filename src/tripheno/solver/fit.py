@@ -14,6 +14,7 @@ from tripheno.solver.loop import Watch
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.threads import one_blas_thread
 
 
 def fit(
@@ -37,5 +38,7 @@ def fit(
         bound = common_bound(federation, label, tensors)
         tensors = {name: with_bound(tensor, bound) for name, tensor in tensors.items()}
     solve = solve_local if settings.method == "local" else solve_federated
-    found = solve(tensors, settings, federation, label=label, watch=watch, store=store)
-    return replace(found, bound=bound)
+    with one_blas_thread():
+        found = solve(tensors, settings, federation, label=label, watch=watch, store=store)
+    own = {name: replace(model, bound=bound) for name, model in found.own.items()}
+    return replace(found, bound=bound, own=own)

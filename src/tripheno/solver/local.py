@@ -44,7 +44,8 @@ def solve_local(
     members = Members.of(federation or in_clear(tensors), dict(tensors), settings, label)
     start = first_factors(axes, settings)
     totals, _ = members.sum("totals", hospital.begin, start)
-    own = _own_models(members, settings, start)
+    alone: dict[str, Solution] = {}
+    own = _own_models(members, settings, start, alone)
     if not own:
         raise EmptyTensor("The federation's tensor has no cell")
     averaged = average_matched({name: message.factors for name, message in own.items()})
@@ -65,16 +66,23 @@ def solve_local(
         singular=False,
         seconds_shared=seconds - members.seconds,
     )  # fmt: skip
-    return solution_of(outcome, members, axes, settings)
+    return replace(solution_of(outcome, members, axes, settings), own=alone)
 
 
 def _own_models(
-    members: Members, settings: SolverSettings, start: tuple[np.ndarray, ...]
+    members: Members,
+    settings: SolverSettings,
+    start: tuple[np.ndarray, ...],
+    alone: dict[str, Solution],
 ) -> dict[str, OwnFactors]:
-    """Every hospital's own factors, those without any patient left out."""
+    """Every hospital's own factors, those without any patient left out; ``alone`` is filled."""
 
     def own(name: str) -> bytes:
-        return _own_model(members.states[name].tensor, settings, start).pack()
+        tensor = members.states[name].tensor
+        if tensor.nonzeros == 0:  # no patient of theirs has a cell: no model to average
+            return OwnFactors(0, 1, start).pack()
+        alone[name] = _own_model(tensor, settings)
+        return _released(alone[name]).pack()
 
     answers = members.federation.gather(
         f"{members.label}own-factors", declaration_of(OwnFactors), own
@@ -87,17 +95,17 @@ def _own_models(
     return {name: message for name, message in found.items() if message.iterations > 0}
 
 
-def _own_model(
-    tensor: CountTensor, settings: SolverSettings, start: tuple[np.ndarray, ...]
-) -> OwnFactors:
+def _own_model(tensor: CountTensor, settings: SolverSettings) -> Solution:
     """The central model of one hospital's patients alone."""
-    if tensor.nonzeros == 0:  # no patient of theirs has a cell: no model to average
-        return OwnFactors(0, 1, start)
     alone = replace(settings, method="central", track_rmse=False)
     with warnings.catch_warnings():
         # a hospital too small for the rank is the very thing this baseline shows
         warnings.simplefilter("ignore", TriphenoWarning)
-        own = solve_federated({"alone": tensor}, alone)
+        return solve_federated({"alone": tensor}, alone)
+
+
+def _released(own: Solution) -> OwnFactors:
+    """What a hospital shows of its own model."""
     factors = own.factors
     if own.bias is not None:
         pairs = zip(factors, own.bias, strict=True)

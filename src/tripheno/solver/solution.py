@@ -48,7 +48,7 @@ class Solution:
     """Shared phenotypes and the account of how they were found.
 
     ``patient_factors`` stay where they were made: in a federation this mapping is empty at the
-    server.
+    server. ``own`` are the models of the hospitals here from their own patients alone.
     """
 
     settings: SolverSettings
@@ -72,6 +72,7 @@ class Solution:
     restart_match: tuple[float, ...] = ()  # of every finalist with the result
     component_match: tuple[float, ...] = ()  # per component, the least among the finalists
     patient_factors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    own: dict[str, Solution] = field(default_factory=dict, repr=False)  # of `local`, likewise
 
     @property
     def by_mode(self) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,17 +20,23 @@ from tripheno.vocabulary.axis import Axis
 Factors = tuple[np.ndarray, ...]
 
 ROTATIONS = 300  # steps from a rotation to a non-negative factor
+KEPT = 128  # sets of random numbers: those of one tournament over a few modes
 TOUCH = 1e-3  # of a column's mean: what a sketched start gives to codes it would leave at zero
 
 
 def uniform_rows(axis: Axis, columns: int, seed: object) -> np.ndarray:
     """Numbers between 0 and 1, codes × columns, each row from the seed and its own code."""
-    rows = b"".join(
-        hashlib.shake_128(f"{seed}|{axis.mode}|{key}".encode()).digest(8 * columns)
-        for key in axis.keys
-    )
-    words = np.frombuffer(rows, dtype="<u8").reshape(axis.size, columns)
-    return np.asarray((words >> 11) * 2.0**-53)
+    return _uniform_rows(axis.mode, tuple(axis.keys), columns, str(seed))
+
+
+@lru_cache(maxsize=KEPT)  # every fit on the same axes begins with the same numbers
+def _uniform_rows(mode: str, keys: tuple[object, ...], columns: int, seed: str) -> np.ndarray:
+    begin = f"{seed}|{mode}|"
+    rows = b"".join(hashlib.shake_128(f"{begin}{key}".encode()).digest(8 * columns) for key in keys)
+    words = np.frombuffer(rows, dtype="<u8").reshape(len(keys), columns)
+    found = np.asarray((words >> 11) * 2.0**-53)
+    found.flags.writeable = False
+    return found
 
 
 def uniform_start(axes: Sequence[Axis], rank: int, seed: int, number: int = 0) -> Factors:

@@ -88,12 +88,15 @@ def run_method(
     settings: SolverSettings,
     maker: Maker,
     *,
-    resamples: int = 0,
+    resamples: int | None = 0,
     announce: Announce | None = None,
     listen: Listener | None = None,
     record: Record | None = None,
-) -> tuple[Solution, Weighed]:
-    """One method on a federation, behind doors that write to the record; and what speaks for it."""
+) -> tuple[Solution, Weighed | None]:
+    """One method on a federation, behind doors that write to the record; and what speaks for it.
+
+    Nothing is asked for that with ``resamples`` None: the method is run to compare with.
+    """
     tensors, method = federation.tensors, settings.method
     if method == "central":
         tensors = {method: pooled(list(tensors.values()))}
@@ -101,7 +104,9 @@ def run_method(
     else:
         sizes = {axis.mode: axis.size for axis in federation.axes}
         blind = maker.of(tuple(tensors)) == "blind"
-        doors = simulated_doors(tensors, sizes, settings, record, resamples=resamples, blind=blind)
+        doors = simulated_doors(
+            tensors, sizes, settings, record, resamples=resamples or 0, blind=blind
+        )
         communicator = maker(tuple(tensors), doors, listen)
 
     def watch(line: Iteration) -> None:
@@ -110,10 +115,12 @@ def run_method(
 
     among = None if method == "central" else communicator  # the solver pools for itself
     solution = fit(federation.tensors, settings, among, watch=watch)
-    weighed = weigh(
-        communicator, tensors, solution,
-        lots=seeded_lots(settings.seed), resamples=resamples, fewest=MIN_CELL,
-    )  # fmt: skip
+    weighed = None
+    if resamples is not None:
+        weighed = weigh(
+            communicator, tensors, solution,
+            lots=seeded_lots(settings.seed), resamples=resamples, fewest=MIN_CELL,
+        )  # fmt: skip
     return replace(solution, costs=_whole_costs(communicator, solution.costs)), weighed
 
 
@@ -132,13 +139,13 @@ def run_methods(
     announce: Announce | None = None,
     listeners: Mapping[Method, Listener] | None = None,
     records: Mapping[Method, Record] | None = None,
-) -> dict[Method, tuple[Solution, Weighed]]:
-    """Every method from the same start on the same federation."""
+) -> dict[Method, tuple[Solution, Weighed | None]]:
+    """Every method from the same start on the same federation; evidence for those resampled."""
     maker = maker or Maker("plain", settings.seed)
     return {
         method: run_method(
             federation, replace(settings, method=method), maker, announce=announce,
-            resamples=(resamples or {}).get(method, 0),
+            resamples=0 if resamples is None else resamples.get(method),
             listen=(listeners or {}).get(method), record=(records or {}).get(method),
         )
         for method in methods
@@ -177,7 +184,6 @@ class Simulation:
     inputs: Mapping[str, str]
     every: bool = False  # one sub-folder per method
     beside: tuple[Method, ...] = ("central", "local")  # run too, to compare with
-    own: SolverSettings | None = None  # for each hospital's own model; None: the same settings
     names: Mapping[str, dict[int, str]] = field(default_factory=dict)  # method → component → name
     sums: SumsKind | None = None  # blind from three hospitals on, if not said
     resamples: int = 10  # of the patients, to see whether phenotypes come back
@@ -195,7 +201,7 @@ class Simulated:
     solutions: dict[Method, Solution]
     audits: dict[Method, AuditLog]
     own: dict[str, Solution]
-    weighed: dict[Method, Weighed]
+    weighed: dict[Method, Weighed]  # of the methods asked for
     differ: dict[Method, np.ndarray]  # per component: hospitals differ more than a random split
 
 
@@ -225,20 +231,22 @@ def simulate(study: Simulation, log: ProgressLog, announce: Announce | None = No
     asked = methods if study.every else [settings.method]
     found = run_methods(
         federation, settings, methods, maker=maker, announce=line_of,
-        resamples={m: study.resamples for m in asked if m != "local"},
+        resamples={m: 0 if m == "local" else study.resamples for m in asked},
         listeners={method: heard(method) for method in methods}, records=audits,
     )  # fmt: skip
     solutions = {method: solution for method, (solution, _) in found.items()}
     own: dict[str, Solution] = {}
     differ: dict[Method, np.ndarray] = {}
     if len(federation.tensors) > 1 and "local" in solutions:
-        log.stage("every hospital's own model")
-        own = own_models(federation, study.own or settings)
+        own = solutions["local"].own
+        if settings.guides:
+            log.stage("every hospital's own model")
+            own = own_models(federation, settings)
         if federation.nonzeros <= MOST_TO_SPLIT:
             log.stage("random splits of the patients")
             differ = {m: hospitals_differ(federation.tensors, solutions[m]) for m in asked}
-    return Simulated(solutions, audits, own, {m: weighed for m, (_, weighed) in found.items()},
-                     differ)  # fmt: skip
+    weighed = {method: one for method, (_, one) in found.items() if one is not None}
+    return Simulated(solutions, audits, own, weighed, differ)
 
 
 def _audit_log(study: Simulation, method: Method) -> AuditLog:

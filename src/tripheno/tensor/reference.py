@@ -102,3 +102,16 @@ def poisson_sums(
     slopes, curves = mttkrp(share, factors, mode), mttkrp(bent, squares, mode)
     value = float((dense[filled] * np.log(mean[filled])).sum())
     return slopes, curves.reshape(-1, rank, rank), value
+
+
+def first_distinct(ends: np.ndarray, numbers: np.ndarray, size: int) -> list[list[int]]:
+    """The first codes drawn by weight that differ, ``size`` of them or as many as there are."""
+    codes = np.minimum(np.searchsorted(ends, numbers, side="right"), len(ends) - 1)
+    return [list(dict.fromkeys(row.tolist()))[:size] for row in codes]
+
+
+def relabelled_products(
+    values: np.ndarray, places: np.ndarray, drawn: np.ndarray, stacked: np.ndarray
+) -> np.ndarray:
+    """Σ_cells count · Π_n row of the code that stands for the cell's, per twin and column."""
+    return np.asarray((values[:, None] * stacked[drawn[:, places]].prod(axis=2)).sum(axis=1))

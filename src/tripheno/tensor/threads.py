@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 CELLS_PER_CHUNK = 100_000  # about a third of a millisecond at rank 10
 CELLS_PER_ROW = 128  # for each row of sums that a chunk clears, keeps for itself and adds up
@@ -26,6 +27,18 @@ _chosen: ContextVar[ThreadPoolExecutor | None] = ContextVar("_chosen", default=N
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="tripheno-kernel")
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Products of small matrices on one thread: a second only waits in a loop, at a core's cost."""
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def patient_chunks(starts: np.ndarray, rows: int = 0) -> list[tuple[int, int]]:
