@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def main(words: list[str]) -> None:
-    from benchmarks import federation, ingest, privacy, sums
+    from benchmarks import federation, ingest, poisson, privacy, sums
     from tripheno.lab.benchmark import QUICK, BenchmarkPlan, measured
     from tripheno.lab.benchmark_table import write
 
@@ -32,6 +32,7 @@ def main(words: list[str]) -> None:
     if "--quick" not in words:
         print("\n" + privacy.report())
         print("\n" + sums.report())
+        print("\n" + poisson.report())
         print("\n" + federation.report(folder, say=say))
         print("\n" + ingest.report(ingest.EVENTS, ingest.measure(ingest.EVENTS)))
 

@@ -41,6 +41,7 @@ from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import match_components, similarity_matrix
 from tripheno.vocabulary.axis import Axis
 
+EMPTY = 1e-9  # of the largest weight: a component with less was lost on the way
 NEAR_BEST = 0.01  # finalists this close to the lowest Ψ are as good as the best
 
 
@@ -230,12 +231,13 @@ def _warn(outcome: Outcome, weights: np.ndarray, settings: SolverSettings) -> tu
                 "normal equations. Fewer components may describe the data as well."
             )
         )
-    empty = int((weights <= 1e-12 * weights.max(initial=0.0)).sum())
+    empty = int((weights <= EMPTY * weights.max(initial=0.0)).sum())
     if empty:
+        more = "another seed, or more starts" if settings.starts == 1 else "another seed"
         found.append(
             EmptyComponent(
-                f"{settings.method}: {empty} of {len(weights)} components are empty. "
-                "The data supports fewer."
+                f"{settings.method}: this start lost {empty} of {len(weights)} components; that "
+                f"says nothing about the data. Try {more}."
             )
         )
     for warning in found:

@@ -19,7 +19,7 @@ from tripheno.solver import hospital
 from tripheno.solver.guides import guide_columns
 from tripheno.solver.hospital import HospitalState
 from tripheno.solver.messages import Measures, Review, Totals
-from tripheno.solver.method import Method, SharedState
+from tripheno.solver.method import Choose, Method, SharedState, StepLengths
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse
 from tripheno.solver.starts import uniform_rows
@@ -233,8 +233,17 @@ def _iteration(
     return method.end_iteration(state), ""
 
 
-def _chooser(members: Members, step: str) -> Callable[[int], int]:
-    return lambda choice: members.federation.choose(f"{members.label}choice/{step}", choice)
+def _chooser(members: Members, step: str) -> Choose:
+    """Votes on one question, or on the step of every column, in one sum."""
+    federation, name = members.federation, f"{members.label}choice/{step}"
+
+    def choose(own: np.ndarray) -> np.ndarray:
+        if len(own) == 1:
+            return np.array([federation.choose(name, int(own[0]))])
+        total = federation.sum(name, lambda _name: StepLengths.of(own)).value
+        return np.asarray(total.chosen.argmax(axis=1))
+
+    return choose
 
 
 class _Judge:

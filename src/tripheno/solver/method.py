@@ -10,23 +10,43 @@ from typing import Any
 import numpy as np
 
 from tripheno.exchange.messages import Contribution
+from tripheno.exchange.registry import RANK, declared, shaped
 from tripheno.solver import hospital
 from tripheno.solver.guides import guide_columns
 from tripheno.solver.hospital import HospitalState
 from tripheno.solver.messages import FactorNews, Totals
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.settings import SolverSettings
-from tripheno.solver.stacked import penalised_solve
+from tripheno.solver.stacked import DEAD, penalised_solve
+from tripheno.solver.starts import uniform_rows
 from tripheno.solver.stopping import kkt_residual, movement
 from tripheno.tensor.factors import gram_of_others, unit_columns
 from tripheno.tensor.rows import regular
 from tripheno.vocabulary.axis import Axis
 
-MOST_HALVINGS = 11
+MOST_HALVINGS = 11  # of a step; one column that would have to go shorter stays
+RESEEDED = range(3, 60, 6)  # iterations in which components that were lost begin again
+TOGETHER = 3  # of those, how many are tried for all columns at once
 
 Contributed = tuple[HospitalState, Contribution]
-Choose = Callable[[int], int]
+Choose = Callable[[np.ndarray], np.ndarray]
 """``chosen = choose(own)``: what most hospitals choose where floating point decides."""
+
+
+@declared(
+    "step-lengths", "none: how far this hospital's program would move each phenotype",
+    lambda plan: plan.fits * plan.iterations * plan.choices if plan.method == "exact" else 0,
+)  # fmt: skip
+@dataclass(frozen=True)
+class StepLengths(Contribution):
+    """Halvings of every column's step: 1 for the number chosen."""
+
+    chosen: np.ndarray = shaped(RANK, MOST_HALVINGS + 1)
+
+    @classmethod
+    def of(cls, halvings: np.ndarray) -> StepLengths:
+        """One hospital's vote."""
+        return cls((halvings[:, None] == np.arange(MOST_HALVINGS + 1)).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -78,7 +98,7 @@ class Method(ABC):
     fixed_length = False  # always runs to max_iter
 
     def __init__(self, settings: SolverSettings, axes: Sequence[Axis] = ()) -> None:
-        self.settings = settings
+        self.settings, self.axes = settings, axes
         self.guides = guide_columns(axes, settings.guides, settings.rank) if settings.guides else ()
 
     def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> SharedState:
@@ -139,6 +159,8 @@ class Exact(Method):
             factor = _descend(
                 current, factor, 2.0 * gram, 2.0 * mttkrp, penalty=penalty, choose=choose
             )
+        else:
+            factor = self._reseeded(factor, n, patient_gram, state.iteration)
         gradient = 2.0 * (current @ gram - mttkrp) + penalty.gradient(current)
         slope = kkt_residual(current, gradient, 2.0 * mttkrp, nonnegative=penalty.nonnegative)
         state = replace(
@@ -148,6 +170,19 @@ class Exact(Method):
             last_factors=state.shared_factors if n == 0 else state.last_factors,
         )
         return state.with_factor(n, factor)
+
+    def _reseeded(
+        self, factor: np.ndarray, n: int, patient_gram: np.ndarray, iteration: int
+    ) -> np.ndarray:
+        """Columns without patients begin again, a few times, as another random start would.
+
+        Patients are fitted anew and may leave them at zero, so Ψ does not rise.
+        """
+        dead = np.diag(patient_gram) <= DEAD * np.trace(patient_gram)
+        if not (dead.any() and self.axes and iteration in RESEEDED):
+            return factor
+        text = f"{self.settings.seed}|again {iteration}"
+        return np.where(dead, uniform_rows(self.axes[n], len(dead), text), factor)
 
 
 def _descend(
@@ -159,25 +194,34 @@ def _descend(
     penalty: FactorPenalty,
     choose: Choose,
 ) -> np.ndarray:
-    """The farthest point on the way to the candidate that does not raise Ψ.
+    """As far towards the candidate as Ψ does not rise: all columns alike, else each by itself.
 
     The penalties are solved for a scale and a partner (B) that the step itself changes, so a full
-    step can overshoot.
+    step can overshoot; one column that does must not hold the others.
     """
 
     def objective(factor: np.ndarray) -> float:
         fit = 0.5 * float((quadratic * (factor.T @ factor)).sum()) - float((linear * factor).sum())
         return fit + penalty.value(factor)
 
-    before, halvings = objective(current), 0
-    while halvings < MOST_HALVINGS:
-        if objective(current + 2.0**-halvings * (candidate - current)) <= before:
-            break
-        halvings += 1
-    halvings = choose(halvings)
-    if halvings >= MOST_HALVINGS:
-        return current
-    return np.asarray(current + 2.0**-halvings * (candidate - current))
+    def stepped(halvings: np.ndarray) -> np.ndarray:
+        lengths = np.where(halvings < MOST_HALVINGS, 2.0**-halvings, 0.0)
+        return np.asarray(current + lengths * (candidate - current))
+
+    rank, lowest = current.shape[1], objective(current)
+    for together in range(TOGETHER):
+        halvings = np.full(rank, together)
+        if objective(stepped(halvings)) <= lowest:
+            return stepped(choose(halvings))
+    halvings = np.full(rank, MOST_HALVINGS)
+    for r in range(rank):
+        for own in range(MOST_HALVINGS):
+            tried = np.where(np.arange(rank) == r, own, halvings)
+            found = objective(stepped(tried))
+            if found <= lowest:
+                halvings, lowest = tried, found
+                break
+    return stepped(choose(halvings))
 
 
 def penalised(penalty: FactorPenalty) -> bool:

@@ -64,6 +64,13 @@ class FactorPenalty:
             found[:, :phenotypes] += 2.0 * self.distinctness * unit[:, :phenotypes] @ overlap
         return np.asarray(found)
 
+    def stiffness(self, unit: np.ndarray) -> np.ndarray:
+        """How fast the gradient of the value turns with a column, at columns of unit length."""
+        turning = self.sparsity * np.abs(unit).sum(axis=0)
+        if self.distinctness:
+            turning = turning + 2.0 * self.distinctness
+        return np.asarray(2.0 * turning + self.pull * float(self.guide is not None))
+
     def given_back(self, unit: np.ndarray) -> np.ndarray:
         """The part of −∇value that only lengthens columns, at columns of unit length.
 

@@ -231,11 +231,11 @@ class _Course:
         narrow = [one.width == field.rank for one in field.contestants]
         history = (*race.history, self._line(len(race.history) + 1, float(standing[narrow].min())))
         if field.over:
-            (one,), quiet = field.contestants, race.quiet
-            if no_worse(objectives[0], one.momentum.objective):
-                moved = movement(one.momentum.factors, found[0])
-                allowed = Tolerances(self.settings.tol)
-                quiet = quiet.after(float(objectives[0]), list(slopes), moved, allowed)
+            (one,) = field.contestants
+            # also where it will be taken back: at an end Ψ rises and falls by round-off alone
+            moved = movement(one.momentum.factors, found[0])
+            allowed = Tolerances(self.settings.tol)
+            quiet = race.quiet.after(float(objectives[0]), list(slopes), moved, allowed)
             return replace(
                 race, field=field, found=tuple(found), objectives=tuple(map(float, objectives)),
                 quiet=quiet, history=history,

@@ -19,6 +19,7 @@ from tripheno.solver.hospital import HospitalState, TripRules
 from tripheno.solver.messages import FactorNews, Totals
 from tripheno.solver.method import Choose, Contributed, Method, SharedState
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.stacked import DEAD
 from tripheno.vocabulary.axis import Axis
 
 RELEASED_GROWTH = 1.1
@@ -90,7 +91,12 @@ class Trip(Method):
         omega, omega_squared, gram_diagonal = total.penalty
         proposals = total.proposal
         if self.normalise:
-            proposals = proposals + penalty.given_back(state.last_factors[n])
+            alive = gram_diagonal > DEAD * gram_diagonal.sum()
+            unit = state.last_factors[n]
+            # where penalties outweigh the data a step is shortened; where it ends is the same
+            held = penalty.stiffness(unit)
+            proposals = proposals + alive * penalty.given_back(unit) + held * before
+            omega = omega + held
         split = penalty.distinctness > 0.0 or self.printed
         if not split:
             factor = penalty.minimise(np.diag(omega), proposals)
@@ -138,7 +144,7 @@ class Trip(Method):
         tolerance = settings.inner_tolerance if opening else settings.later_tolerance
         moved = float(((after - state.shared_factors[n]) ** 2).sum())
         at_rest = moved <= tolerance**2 * float((after**2).sum())
-        return bool(choose(int(at_rest)))
+        return bool(choose(np.array([int(at_rest)]))[0])
 
     def _split_penalty(self, state: SharedState, distinctness: float) -> float:
         """μ: as given; growing from almost nothing as released; else a few times λ."""
