@@ -26,7 +26,7 @@ PHASES = {
     "identity": "greeting", "announce": "keys", "shares": "keys", "confirm": "keys",
     "people": "axes", "tokens": "axes", "tokens-passed": "axes", "guides": "axes",
     "objections": "axes", "lengths": "axes",
-    "sketch": "tournament", "starts": "tournament", "ballot": "tournament",
+    "sketch": "tournament", "opening": "tournament", "starts": "tournament", "ballot": "tournament",
     "totals": "fit", "fit": "fit", "review": "fit", "measures": "fit", "choice": "fit",
     "own-factors": "fit", "effective": "prevalence", "carriers": "prevalence",
     "resamples": "evidence", "end": "release", "labels": "release",

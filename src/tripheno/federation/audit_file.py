@@ -11,6 +11,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tripheno.errors import BadMessage, BrokenChain, DiskFailed
@@ -37,7 +38,7 @@ class AuditFile(Recorder):
     def __init__(self, path: Path, run: str, keeper: Identity, coordinator: bytes) -> None:
         self.path, self._keeper, self._coordinator = path, keeper, coordinator
         self.lines: list[str] = []
-        self._last = START
+        self._last, self._writing = START, Lock()  # a refusal may come between two messages
         opening = {
             "kind": "open", "run": run, "keeper": keeper.public.hex(),
             "coordinator": coordinator.hex(),
@@ -84,14 +85,16 @@ class AuditFile(Recorder):
         """One more line, on disk before anything else happens."""
         if entry["kind"] != "head":  # a head is what was signed, and nothing beside it
             entry = {**entry, "at": datetime.now(UTC).isoformat("T", "seconds")}
-        text = canonical({**entry, "n": len(self.lines) + 1, "prev": self._last})
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            append_line(self.path, text, mode=0o600, sync=True)
-        except OSError as fault:
-            raise DiskFailed("the audit log cannot be written", why=fault.strerror or "") from None
-        self.lines.append(text)
-        self._last = line_hash(text)
+        with self._writing:
+            text = canonical({**entry, "n": len(self.lines) + 1, "prev": self._last})
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                append_line(self.path, text, mode=0o600, sync=True)
+            except OSError as fault:
+                why = fault.strerror or ""
+                raise DiskFailed("the audit log cannot be written", why=why) from None
+            self.lines.append(text)
+            self._last = line_hash(text)
 
     # ── heads ─────────────────────────────────────────────────────────────────────────────────
 

@@ -103,6 +103,10 @@ class ApprovedDoor:
         elif data:
             log.take_countersignature(_own(data, self.site.name))
 
+    def refused(self, step: str, fault: TriphenoError) -> None:
+        """Something came that this hospital does not wait for: the line says so."""
+        self._open()[1].refuse(step[:80], self.site.name, fault.code)
+
     def resize(self, codes: Mapping[str, int]) -> None:
         """The axes have other sizes from now on: never more codes than were approved."""
         self._open()[0].resize(codes)

@@ -132,7 +132,10 @@ class _Attempt(Carrier):
     def take(self, number: int, data: bytes) -> None:
         """The answer to the step before; out of turn it is refused, and nothing changes."""
         if number != self._step + 1:
-            raise WrongStep("a step out of turn", where=f"{self.file.name}, step {number}")
+            fault = WrongStep("a step out of turn", where=f"{self.file.name}, step {number}")
+            if isinstance(self.door, ApprovedDoor):
+                self.door.refused(f"{self.hello.attempt}:{number}", fault)
+            raise fault
         self._step = number
         self._in.put(data)
 
@@ -172,9 +175,10 @@ class _Attempt(Carrier):
         except Exception as fault:  # the desk raises it where the step was asked
             ours = isinstance(fault, TriphenoError)
             self.file.say(str(fault) if ours else f"{RunFailed.code} {type(fault).__name__}")
-            with suppress(
-                TriphenoError
-            ):  # a door that cannot write lets the code pass all the same
+            # a door that cannot write lets the code pass all the same
+            with suppress(TriphenoError):
+                if isinstance(fault, TriphenoError) and isinstance(self.door, ApprovedDoor):
+                    self.door.refused("study", fault)
                 self.door.pass_out(FAULT.name, FAULT, fault_bytes(fault), None)
             self._out.put(fault)
 

@@ -83,7 +83,8 @@ def first_race(members: Members, axes: Sequence[Axis], settings: SolverSettings)
 
     total = members.federation.sum(f"{members.label}sketch", sketched).value
     root = starts.nystrom(np.vstack(total.sketch), omega, rank)
-    return Race(tournament.opened(axes, root, rank, seed, settings.starts))
+    field = tournament.opened(axes, root, rank, seed, settings.starts)
+    return Race(tournament.opened_alike(field, members.federation, members.label))
 
 
 def run_race(

@@ -17,8 +17,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
-from tripheno.exchange.registry import COLUMNS, MODELS, Stack, declared, shaped
+from tripheno.exchange.registry import CODES, COLUMNS, MODELS, Stack, declared, shaped
 from tripheno.solver.acceleration import Momentum, extrapolated, no_worse
 from tripheno.solver.stacked import LONGEST, side_by_side, widths_of
 from tripheno.solver.starts import Factors, sketched_start, uniform_start
@@ -92,6 +93,34 @@ def opened(
         other = narrow[k] if k % 2 else uniform_start(axes, rank, seed, 2 * starts + k)
         wide.append(side_by_side([other, fresh]))
     return _entered(rank, kinds, [*narrow, *wide])
+
+
+@declared(
+    "opening", "codes × columns: the starts, which follow from sums; of one hospital for all",
+    lambda plan: plan.tournaments,
+)  # fmt: skip
+@dataclass(frozen=True)
+class Opening(Contribution):
+    """All starts side by side, of the first hospital; the others add zeros.
+
+    Their way from the sketch is long enough for two machines to end at different ones.
+    """
+
+    starts: tuple[np.ndarray, ...] = shaped(CODES, COLUMNS)
+
+
+def opened_alike(field: Tournament, federation: Communicator, label: str) -> Tournament:
+    """The same field at every hospital: the first one's."""
+    own = side_by_side(field.models)
+
+    def given(name: str) -> Opening:
+        return Opening(own if name == federation.hospitals[0] else tuple(map(np.zeros_like, own)))
+
+    total = federation.sum(f"{label}opening", given).value.starts
+    cuts = np.cumsum(widths_of(field.models))[:-1]
+    models = zip(*(np.split(factor, cuts, axis=1) for factor in total), strict=True)
+    solid = [tuple(np.ascontiguousarray(factor) for factor in model) for model in models]
+    return _entered(field.rank, [one.kind for one in field.contestants], solid)
 
 
 def kinds_of(starts: int) -> list[Kind]:

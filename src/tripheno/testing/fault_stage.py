@@ -22,12 +22,16 @@ ITERATIONS = 120
 MODEL = {"rank": "4", "max_iter": str(ITERATIONS), "seed": "3", "tol": "1e-15"}
 WORKER, AGENT, SERVER = "worker_process", "client_train", "server_train"
 SECONDS_TO_FINISH = 300.0
+PHASES = ("greeting", "keys", "audit heads", "axes", "tournament", "fit", "prevalence", "evidence")
 
 
 def federation_for_faults(folder: Path, **more: Any) -> FederationOnDisk:
     """A small study that keeps its state often and waits long enough for whoever was lost."""
     operation = {"round_seconds": 150, "checkpoint_every": 5}
-    made = FederationOnDisk(folder, MODEL, operation, method="exact", **more)
+    made = FederationOnDisk(
+        folder, MODEL, operation, method="exact", more="[evidence]\nresamples = 3\n",
+        simulated=("--resamples", "3"), **more,
+    )  # fmt: skip
     made.prepare()
     return made
 
@@ -82,6 +86,16 @@ class Stage:
             return self.iteration() >= iteration
 
         wait_until(f"iteration {iteration}", there, 150)
+
+    def wait_for_phase(self, phase: str) -> None:
+        """Until the study is in this phase, or in a later one where it was too short to be seen."""
+
+        def there() -> bool:
+            assert self.running.poll() in (None, 0), self.federation.said("run")
+            stage = str((read_status(self.out) or {}).get("stage"))
+            return stage in PHASES[PHASES.index(phase) :]
+
+        wait_until(phase, there, 150)
 
     def finish(self) -> dict[str, list[list[float]]]:
         """What the study found in the end."""

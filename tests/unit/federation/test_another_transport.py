@@ -131,7 +131,7 @@ class TestSocketChannel(ChannelContract):
 
 
 def study(folder, starts):
-    solver = SolverSettings(n_components=4, max_iter=40, seed=3, tol=1e-12, starts=starts)
+    solver = SolverSettings(n_components=6, max_iter=40, seed=1, tol=1e-9, starts=starts)
     return seated(folder, alignment="vocabulary", solver=solver, evidence=Evidence(3))
 
 

@@ -15,23 +15,30 @@ from tripheno.errors import (
     BrokenChain,
     GateRefused,
     NotApproved,
+    OtherProtocol,
     RunFailed,
+    SessionLost,
     Withdrawn,
+    WrongStep,
 )
 from tripheno.exchange.keys import Identity
 from tripheno.federation.audit_file import AuditFile, countersigned
 from tripheno.federation.doorkeeper import SPENT, ApprovedDoor, run_folder
+from tripheno.federation.hospital import HospitalDesk, HospitalFile
+from tripheno.federation.wire import Asked, Hello
 from tripheno.files import write_text
 from tripheno.privacy.approval import APPROVAL, approve, withdraw
 from tripheno.privacy.audit import AUDIT_HEAD, read_head, verify
 from tripheno.privacy.faults import FAULT, fault_bytes, fault_of
 from tripheno.privacy.manifest import MANIFEST
+from tripheno.privacy.own_data import own_tensor
 from tripheno.protocol.agreed import Budgets, Member, Protocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.records.events import CountingRule, events_from_columns, write_events
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.keys import ANNOUNCE
 from tripheno.study.preview import preview
+from tripheno.study.store import RunStore
 
 KEEPER, COORDINATOR, OFFICER, STRANGER = (Identity.from_bytes(bytes([n]) * 32) for n in range(1, 5))
 MEMBERS = tuple(Member(name, f"{n:064x}") for n, name in enumerate(("a", "b", "c")))
@@ -224,3 +231,28 @@ def test_an_error_leaves_as_its_code_and_is_told_in_fixed_words():
     assert fault_bytes(ValueError("patient 17")) == b"TRIP-E100"
     with pytest.raises(BadMessage):
         fault_of(b"TRIP-E999", "a")
+
+
+def test_what_comes_out_of_turn_twice_or_misshapen_is_a_line_with_its_code(site, tmp_path):
+    file = HospitalFile(
+        "a", own_tensor(PROTOCOL, site), PROTOCOL, KEEPER,
+        store=lambda run: RunStore(tmp_path / run), door=lambda _run, _key: opened(site),
+    )  # fmt: skip
+    desk = HospitalDesk(file)
+    hello = Hello(RUN, 1, protocol_hash(PROTOCOL), COORDINATOR.public.hex())
+    first = desk.respond("1:0", hello.pack())
+    assert Asked.unpack(first, "a").step == "identity"
+    for wrong in ("1:0", "1:2"):  # twice, out of turn
+        with pytest.raises(WrongStep):
+            desk.respond(wrong, hello.pack())
+    assert lines_of(site)[-1]["reason"] == WrongStep.code
+    with pytest.raises(SessionLost):
+        desk.respond("2:1", b"")  # of another attempt
+    with pytest.raises(OtherProtocol):
+        desk.respond("2:0", replace(hello, attempt=2, protocol="0" * 64).pack())  # another study
+    with pytest.raises(BadMessage) as refused:
+        desk.respond("1:1", b"of another shape")
+    told = [line for line in lines_of(site) if line["kind"] == "refused"]
+    assert [line["reason"] for line in told] == [WrongStep.code, refused.value.code]
+    sent = [one for one in lines_of(site) if one.get("direction") == "out"]
+    assert [one["step"] for one in sent] == ["identity", "fault"]  # nothing was given twice

@@ -56,6 +56,45 @@ def costs(record_property):
     return measured
 
 
+@pytest.mark.parametrize("phase", ["axes", "tournament", "fit", "evidence"])
+@pytest.mark.parametrize("who", ["a hospital", "its engine", "the server", "the run"])
+def test_a_process_killed_in_any_phase_costs_no_factor(
+    stage, undisturbed, record_property, phase, who
+):
+    stage.wait_for_phase(phase)
+    began = time.monotonic()
+    if who == "a hospital":
+        kill(stage.hospitals["lakeside"])
+        stage.hospitals["lakeside"].wait()
+        stage.enter(stage.federation.join("lakeside"))
+    elif who == "the run":
+        kill(stage.running)
+        stage.running.wait()
+        stage.run()
+    else:
+        parent, word = {
+            "its engine": (stage.hospitals["lakeside"], WORKER),
+            "the server": (stage.server, SERVER),
+        }[who]
+        kill(stage.part(parent, word))
+    assert stage.finish() == undisturbed
+    record_property("seconds to the end", round(time.monotonic() - began, 1))
+
+
+def test_a_flipped_byte_in_a_checkpoint_is_seen_and_costs_no_factor(stage, undisturbed, costs):
+    stage.wait_for_phase("fit")
+    with costs(stage):
+        kill(stage.hospitals["lakeside"])
+        stage.hospitals["lakeside"].wait()
+        kept = stage.federation.site("lakeside") / "state" / "runs"
+        newest = max(p for p in kept.rglob("*.state") if p.stem.isdigit())
+        data = bytearray(newest.read_bytes())
+        data[len(data) // 2] ^= 1
+        newest.write_bytes(data)
+        stage.enter(stage.federation.join("lakeside"))
+    assert stage.finish() == undisturbed
+
+
 @pytest.mark.parametrize("word", [WORKER, AGENT])
 def test_a_killed_process_of_a_hospitals_engine_costs_no_factor(stage, undisturbed, costs, word):
     stage.wait_for(8)

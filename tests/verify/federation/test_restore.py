@@ -48,7 +48,7 @@ def test_an_older_backup_of_a_hospital_sets_the_study_back_and_changes_no_factor
         stage = Stage(federation, tmp_path / "run", stack)
         stage.wait_for(12)
         shutil.copytree(place / "state" / "runs", backup)
-        stage.wait_for(40)
+        stage.wait_for_phase("fit")
         kill(stage.hospitals["lakeside"])
         stage.hospitals["lakeside"].wait()
         shutil.rmtree(place / "state" / "runs")
