@@ -116,14 +116,14 @@ class Phenotyper:
 
     Attributes
     ----------
-    components_ : dict of arrays
+    ``components_`` : dict of arrays
         Mode → codes × phenotypes.
-    weights_ : array
+    ``weights_`` : array
         Of the phenotypes, largest first.
-    grades_ : tuple
+    ``grades_`` : tuple
         What speaks for each phenotype: ``grade``, ``resamples``, ``effective_patients``; empty
         without resamples.
-    history_, n_iter_, axes_, guided_, solution_
+    ``history_``, ``n_iter_``, ``axes_``, ``guided_``, ``solution_``
         A line per iteration, their number, the axes of the modes, guide → phenotype, and all of it.
     """
 
