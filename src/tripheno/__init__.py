@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tripheno.errors import TriphenoError
+    from tripheno.errors import NotFittedError, TriphenoError
     from tripheno.evaluation.error import rmse
     from tripheno.records.events import CountingRule
     from tripheno.report.loaded import load_run
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _SHELF = {
     "CountTensor": "tripheno.tensor.count_tensor",
     "CountingRule": "tripheno.records.events",
+    "NotFittedError": "tripheno.errors",
     "Phenotyper": "tripheno.study.phenotyper",
     "TriphenoError": "tripheno.errors",
     "load_run": "tripheno.report.loaded",
@@ -34,6 +35,7 @@ _SHELF = {
 __all__ = [
     "CountTensor",
     "CountingRule",
+    "NotFittedError",
     "Phenotyper",
     "TriphenoError",
     "factor_match_score",

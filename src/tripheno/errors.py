@@ -127,6 +127,12 @@ class UnknownErrorCode(SettingsError):
     code = "TRIP-E201"
 
 
+class NotFittedError(SettingsError, ValueError, AttributeError):
+    """A model was asked before it had seen data. Call `fit` first."""
+
+    code = "TRIP-E205"
+
+
 class OutputExists(SettingsError):
     """The output folder already holds something: a finished run, or what is no run at all.
 
@@ -343,6 +349,16 @@ class UnknownCodes(DataError):
     """
 
     code = "TRIP-E320"
+
+
+class DisjointCodes(DataError):
+    """A hospital shares no code of a mode with the others, so nothing can be found together.
+
+    Most often one site codes in another system (ICD-9 beside ICD-10, local drug names beside
+    ingredients). Map or roll up both to one system before a study.
+    """
+
+    code = "TRIP-E323"
 
 
 class NoConceptIds(DataError):

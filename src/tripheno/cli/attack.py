@@ -56,9 +56,9 @@ def attack(
     with Progress() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", TriphenoWarning)  # a few rounds are not meant to converge
         if data:
-            from tripheno.report.simulated import federation_from_files
+            from tripheno.report.sites import read_sites
 
-            tensors, _ = federation_from_files(data, None if len(data) > 1 else
+            tensors, _, _ = read_sites(data, None if len(data) > 1 else
                                                question.hospitals, None, seed)  # fmt: skip
             described = "the sites given"
         else:

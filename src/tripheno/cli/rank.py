@@ -52,7 +52,7 @@ def rank(
     """Try several numbers of phenotypes over the hospitals; recommend one, or none."""
     from tripheno.files import write_text
     from tripheno.report.charts import as_svg, rank_chart
-    from tripheno.report.simulated import federation_from_files
+    from tripheno.report.sites import read_sites
     from tripheno.solver.settings import SolverSettings
     from tripheno.study.evidence import choose_rank
     from tripheno.study.makers import Maker
@@ -60,7 +60,7 @@ def rank(
 
     wanted = parse_ranks(ranks)
     settings = SolverSettings(method="exact", loss=loss.value, seed=seed, tol=tol, starts=starts)
-    tensors, _ = federation_from_files(sites, hospitals, None, seed)
+    tensors = read_sites(sites, hospitals, None, seed).tensors
     maker = Maker(seed=seed)
     kind = maker.of(tuple(tensors))
     with Progress() as progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -174,8 +175,9 @@ def simulate(
     form: FormatOption = Format.text,
 ) -> None:
     """Run a federation of one machine's files, and compare it with pooled data."""
-    from tripheno.report.run_folder import check_folder
-    from tripheno.report.simulated import SHOWN, federation_from_files, run_simulation
+    from tripheno.report.run_folder import SHOWN, check_folder
+    from tripheno.report.simulated import run_simulation
+    from tripheno.report.sites import check_before, read_sites
     from tripheno.solver.guides import read_guides
     from tripheno.solver.settings import Method, SolverSettings
     from tripheno.study.makers import SumsKind
@@ -214,8 +216,12 @@ def simulate(
         raise SettingsError("--skew without --hospitals", fix="say how many hospitals to make")
     check_folder(out_dir, replace=force)
     with Progress() as progress, spoken_warnings():
-        tensors, inputs = federation_from_files(sites, hospitals, skew, seed)
-        federation = assemble(tensors, align.value, seed=seed, insecure=insecure, min_cell=min_cell)
+        found = read_sites(sites, hospitals, skew, seed)
+        check_before(found.tensors, rank, dealt_out=hospitals is not None)
+        federation = replace(
+            assemble(found.tensors, align.value, seed=seed, insecure=insecure, min_cell=min_cell),
+            traits=found.traits,
+        )
         kind: SumsKind | None = sums.value if sums else None
         if min_cell is not None:
             progress.say(_removed_in_words(federation.codes_removed, min_cell))
@@ -225,7 +231,7 @@ def simulate(
         )
         beside: tuple[Method, ...] = ("central", "local") if compare else ()
         study = Simulation(
-            federation, settings, inputs, every=method is MethodChoice.all, beside=beside,
+            federation, settings, found.inputs, every=method is MethodChoice.all, beside=beside,
             sums=kind, resamples=resamples,
         )  # fmt: skip
         result = run_simulation(study, out_dir, started, announce=progress.iteration)

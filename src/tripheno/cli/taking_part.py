@@ -126,7 +126,7 @@ def _hospital_file(
     from tripheno.federation.doorkeeper import ApprovedDoor
     from tripheno.federation.home import HospitalHome
     from tripheno.federation.hospital import HospitalFile
-    from tripheno.privacy.own_data import events_file, own_tensor
+    from tripheno.privacy.own_data import events_file, own_tensor, own_traits
     from tripheno.protocol.agreed import protocol_hash
     from tripheno.protocol.key_files import read_identity
     from tripheno.provenance import file_fingerprint
@@ -135,7 +135,7 @@ def _hospital_file(
     started, identity, home = time.time(), read_identity(site.identity), HospitalHome(site)
     runs = site_file.resolve().parent / "runs"
     ApprovedDoor(protocol, site, identity).approved()
-    tensor = own_tensor(protocol, site)
+    tensor, traits = own_tensor(protocol, site), own_traits(protocol, site)
     codes = {axis.mode: axis.size for axis in tensor.axes}
 
     def door(run: str, coordinator: bytes) -> ApprovedDoor:
@@ -146,7 +146,8 @@ def _hospital_file(
 
     def finished(run: str, found: Findings) -> None:
         folder = runs / run
-        write_hospital_run(folder, site.name, tensor, found, Occasion(protocol, run, started))
+        when = Occasion(protocol, run, started)
+        write_hospital_run(folder, site.name, tensor, found, when, traits=traits)
         journal.note("finished", f"finished: {folder}", result=True, run=run, folder=str(folder))
 
     def over(_run: str) -> None:
@@ -163,7 +164,7 @@ def _hospital_file(
         snapshot=hashlib.sha256(secret + events.encode()).digest(),  # salted: says nothing alone
         labels=lambda: ApprovedDoor(protocol, site, identity).approved().labels,
         thresholds={"min_cell_count": thresholds.min_cell_count},
-        finished=finished, over=over,
+        finished=finished, over=over, traits=traits,
         say=lambda text: journal.note("stage", text),
     )  # fmt: skip
 

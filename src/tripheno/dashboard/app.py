@@ -41,7 +41,14 @@ from tripheno.report.annotations import (
 )
 from tripheno.report.page import ORDERS, charts_of, environment, page_context, write_page
 from tripheno.report.phenotypes import Phenotype, Review
-from tripheno.report.run_folder import Report, read_report, read_summary, shown_folder, status_of
+from tripheno.report.run_folder import (
+    SHOWN,
+    Report,
+    read_report,
+    read_summary,
+    shown_folder,
+    status_of,
+)
 from tripheno.report.runs_compared import RunsCompared, compare_runs
 
 HERE = Path(__file__).parent
@@ -74,7 +81,7 @@ class Desk:
         if (top / "run.json").is_file():
             return shown_folder(top)
         status = read_status(top)
-        return top / "trip" if status and status["run"] == "trip" else top
+        return top / SHOWN if status and status["run"] == SHOWN else top
 
     def unfinished(self) -> dict[str, Any] | None:
         """The status of a run that has no result yet; nothing for one that is complete."""

@@ -29,7 +29,15 @@ def compare(solution: Solution, central: Solution) -> Comparison:
 def share_out(
     tensor: CountTensor, hospitals: int, skew: float | None, rng: np.random.Generator
 ) -> dict[str, CountTensor]:
-    """Deal one tensor's patients at random to K hospitals.
+    """Deal one tensor's patients at random to K hospitals."""
+    rows = dealt(tensor.patients, hospitals, skew, rng)
+    return {name: tensor.select_patients(own) for name, own in rows.items()}
+
+
+def dealt(
+    patients: int, hospitals: int, skew: float | None, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Hospital → which of one site's patients it gets.
 
     ``skew`` is the share of patients at the first hospital; the others share the rest evenly.
     """
@@ -37,12 +45,12 @@ def share_out(
         raise SettingsError(f"{hospitals} hospitals", fix="--hospitals must be 1 or more")
     if skew is not None and not 0 < skew < 1 and hospitals > 1:
         raise SettingsError(f"skew {skew}", fix="--skew must lie between 0 and 1")
-    if hospitals > tensor.patients:
-        raise TooManyHospitals(f"{hospitals} hospitals for {tensor.patients} patients")
-    order = rng.permutation(tensor.patients)
+    if hospitals > patients:
+        raise TooManyHospitals(f"{hospitals} hospitals for {patients} patients")
+    order = rng.permutation(patients)
     if hospitals == 1:
-        return {"hospital-1": tensor.select_patients(order)}
+        return {"hospital-1": order}
     share = 1 / hospitals if skew is None else skew
-    first = min(max(round(share * tensor.patients), 1), tensor.patients - hospitals + 1)
+    first = min(max(round(share * patients), 1), patients - hospitals + 1)
     parts = [order[:first], *np.array_split(order[first:], hospitals - 1)]
-    return {f"hospital-{k + 1}": tensor.select_patients(part) for k, part in enumerate(parts)}
+    return {f"hospital-{k + 1}": part for k, part in enumerate(parts)}

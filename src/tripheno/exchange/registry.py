@@ -86,6 +86,7 @@ class Plan:
     blind: bool = True
     machines: bool = False  # hospitals are separate machines, whose processes may start again
     evidence: int = 0  # held-out and core questions
+    subgroups: bool = False  # patients are counted by age, sex, year and outcome
     guided: bool = False  # phenotypes in mind, whose codes only some hospitals know
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from queue import Queue
 from threading import Thread
 
+import numpy as np
+
 from tripheno.errors import (
     BadMessage,
     RunFailed,
@@ -59,6 +61,7 @@ class HospitalFile:
     snapshot: bytes = bytes(32)  # salted digest of its data
     labels: Callable[[], bool] = field(default=lambda: False)  # may names of codes leave
     thresholds: Mapping[str, int] = field(default_factory=dict)
+    traits: np.ndarray | None = None  # of its patients, where the study counts groups of them
     finished: Callable[[str, Findings], None] = field(default=lambda _run, _found: None)
     over: Callable[[str], None] = field(default=lambda _run: None)  # the very last step was taken
     say: Say = field(default=lambda _text: None)
@@ -187,7 +190,7 @@ class _Attempt(Carrier):
         names = tuple(sorted(protocol.names))
         federation = Communicator(names, {file.name: Desk(None, self.door)}, self)
         greeting = Greeting(file.snapshot, file.thresholds, self.store.kept())
-        hospital = Hospital(file.identity, file.secret, greeting, file.labels())
+        hospital = Hospital(file.identity, file.secret, greeting, file.labels(), file.traits)
         occasion = Occasion(
             self.hello.run, self.hello.attempt, self._coordinator, say=file.say,
             met=lambda: self._show_head("first"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from tripheno.errors import SettingsError, SiteTooSmall
 from tripheno.protocol.agreed import Protocol
 from tripheno.protocol.site import Site
 from tripheno.records.events import counting_rule, read_events
+from tripheno.records.traits import read_traits
 from tripheno.tensor.count_tensor import CountTensor
 
 
@@ -34,6 +37,16 @@ def own_tensor(protocol: Protocol, site: Site) -> CountTensor:
             fix="lower thresholds.min_site_patients in site.toml if your privacy officer agrees",
         )
     return tensor
+
+
+def own_traits(protocol: Protocol, site: Site) -> np.ndarray | None:
+    """Age, sex, year and outcome of the patients of :func:`own_tensor`, where the study asks."""
+    if not protocol.evidence.subgroups:
+        return None
+    events = events_file(site)
+    tensor = CountTensor.from_events(read_events(events), rule=protocol.rule)
+    found: np.ndarray = read_traits(events.parent, tensor.patients)
+    return found[np.diff(tensor.cells.starts) > 0]
 
 
 def events_file(site: Site) -> Path:

@@ -55,13 +55,13 @@ def shown_prevalence(
         for name, count in patients.items()
     }
     total = None if lacking.total is None else having.total
-    if total is not None and _tells(patients, sizes, total, min_cell):
+    if total is not None and tells(patients, sizes, total, min_cell):
         total = None
     everyone = max(sum(sizes[name] for name in names), 1)
     return Prevalence(patients, share, total, min_cell, None if total is None else total / everyone)
 
 
-def _tells(
+def tells(
     patients: Mapping[str, int | None], sizes: Mapping[str, int], total: int, min_cell: int
 ) -> bool:
     """Whether a total leaves a hidden count fewer than ``min_cell`` possible values.

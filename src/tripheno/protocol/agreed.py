@@ -96,6 +96,7 @@ class Evidence:
 
     resamples: int = 10  # of the patients, to see whether phenotypes come back; 0 for none
     ranks: tuple[int, ...] = ()  # other numbers of phenotypes to weigh
+    subgroups: bool = False  # count patients by age, sex, year and outcome
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,11 @@ class Protocol:
             "budgets": asdict(self.budgets),
             "members": [asdict(member) for member in self.members],
             "coordinator": self.coordinator,
-            "evidence": {"resamples": self.evidence.resamples, "ranks": list(self.evidence.ranks)},
+            "evidence": {
+                "resamples": self.evidence.resamples,
+                "ranks": list(self.evidence.ranks),
+                "subgroups": self.evidence.subgroups,
+            },
             "allow_two": self.allow_two,
             "accept_division_leak": self.accept_division_leak,
             "test": self.test,
@@ -280,7 +285,9 @@ def _evidence(file: SettingsFile) -> Evidence:
     ranks: tuple[int, ...] = ()
     ranks = file.take("evidence.ranks", wholes(1), ranks)
     return Evidence(
-        file.take("evidence.resamples", whole(0, MOST_RESAMPLES), Evidence.resamples), ranks
+        file.take("evidence.resamples", whole(0, MOST_RESAMPLES), Evidence.resamples),
+        ranks,
+        file.take("evidence.subgroups", truth, Evidence.subgroups),
     )
 
 

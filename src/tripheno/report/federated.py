@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tripheno.files import write_text
-from tripheno.privacy.prevalence import Prevalence, prevalence_of_sums, shown_prevalence
+from tripheno.privacy.prevalence import Prevalence, prevalence_of, prevalence_of_sums
+from tripheno.privacy.subgroups import Group
 from tripheno.protocol.agreed import Protocol, protocol_hash, words_of
 from tripheno.provenance import provenance
 from tripheno.report.page import render_page
@@ -22,6 +26,7 @@ from tripheno.report.run_folder import Run, read_report, write_run
 from tripheno.study.program import with_names
 from tripheno.study.result import Findings
 from tripheno.study.simulation import Federation
+from tripheno.study.subgroups import counted_groups, groups_of
 from tripheno.tensor.count_tensor import CountTensor
 
 
@@ -43,15 +48,25 @@ def write_coordinator_run(folder: Path, found: Findings, when: Occasion) -> dict
 
 
 def write_hospital_run(
-    folder: Path, name: str, tensor: CountTensor, found: Findings, when: Occasion
+    folder: Path,
+    name: str,
+    tensor: CountTensor,
+    found: Findings,
+    when: Occasion,
+    *,
+    traits: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """A hospital's own folder; its summary."""
+    """A hospital's own folder, with its own figures beside those of all; its summary."""
     fewest = when.protocol.thresholds.min_cell_count
-    counts = found.weighed.having[name].sum(axis=0)
+    having = found.weighed.having[name]
+    together = prevalence_of_sums(found.weighed.carriers, found.solution.patients, fewest)
+    own = prevalence_of({name: having}, fewest)
     prevalence = [
-        shown_prevalence({name: int(count)}, {name: tensor.patients}, fewest) for count in counts
+        replace(all_of_them, patients=here.patients, share=here.share)
+        for all_of_them, here in zip(together, own, strict=True)
     ]
-    return _write(folder, found, {name: tensor}, prevalence, when)
+    groups = {} if traits is None else {name: groups_of(counted_groups(traits, having), fewest)}
+    return _write(folder, found, {name: tensor}, prevalence, when, own=groups)
 
 
 def _write(
@@ -60,9 +75,11 @@ def _write(
     tensors: dict[str, CountTensor],
     prevalence: list[Prevalence],
     when: Occasion,
+    *,
+    own: Mapping[str, tuple[Group, ...]] | None = None,
 ) -> dict[str, Any]:
     """Every file, and the page."""
-    protocol, solution = when.protocol, found.solution
+    protocol, solution, groups = when.protocol, found.solution, found.weighed.groups
     federation = Federation(
         tensors, solution.axes, found.alignment_seconds, protocol.alignment, found.codes_removed
     )
@@ -82,6 +99,7 @@ def _write(
             protocol.thresholds.min_cell_count,
         ),
         members=protocol.names,
+        groups={"all hospitals": groups, **(own or {})} if groups else {},
         extra={
             "run": when.run,
             "study": protocol.study,

@@ -25,6 +25,7 @@ from tripheno.report.rule import RULE
 from tripheno.report.run_folder import Report, phenotype_rows, read_report, shown_folder
 from tripheno.report.summary import sentences
 from tripheno.report.titles import brief, readable
+from tripheno.report.who import outcomes, who_has
 
 KINDS = {
     "together": "only together",
@@ -96,6 +97,8 @@ def page_context(report: Report) -> dict[str, Any]:
         "rule": RULE,
         "fewest": fewest_of(report.phenotypes),
         "left": what_left(report.run),
+        "who": {p.number: who_has(report.groups, p.number) for p in report.phenotypes},
+        "outcomes": outcomes(report.groups, report.phenotypes),
         "kinds": KINDS,
         "hospitals": [hospital["name"] for hospital in report.run["hospitals"]],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,18 @@ from tripheno.errors import OutputExists, RunNotFound
 from tripheno.evaluation.communication import seconds_at_15_mbps
 from tripheno.evaluation.comparison import Comparison
 from tripheno.files import csv_text, write_text
+from tripheno.privacy.subgroups import Group
 from tripheno.progress import HISTORY, STATUS
 from tripheno.provenance import fingerprint
 from tripheno.report.annotations import Annotations, reviewed
 from tripheno.report.phenotypes import Phenotype, from_plain, to_plain
+from tripheno.solver.settings import Method
 from tripheno.solver.solution import Solution
 from tripheno.study.simulation import Federation
 from tripheno.vocabulary.axis import Axis
+
+SHOWN: Method = "exact"  # of several methods, the one whose page stands on top
+GROUPS = "subgroups.json"
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Run:
     comparison: Mapping[str, Any] = field(default_factory=dict)  # methods and models side by side
     members: tuple[str, ...] = ()  # of a real federation, where their own counts are not known
     evidence: Mapping[str, Any] = field(default_factory=dict)  # how sure, as a whole
+    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)  # of whom → the groups
     extra: Mapping[str, Any] = field(default_factory=dict)  # more for ``run.json``
 
     def summary(self) -> dict[str, Any]:
@@ -132,6 +138,8 @@ def write_run(folder: Path, run: Run) -> None:
     write_text(folder / "phenotypes.json", _json([to_plain(p) for p in run.phenotypes]))
     write_text(folder / "phenotypes.csv", csv_text(phenotype_rows(run.phenotypes)))
     write_text(folder / "comparison.json", _json(dict(run.comparison)))
+    groups = {name: [asdict(one) for one in found] for name, found in run.groups.items()}
+    write_text(folder / GROUPS, _json(groups))
     lines = [json.dumps(line._asdict()) for line in solution.history]
     write_text(folder / HISTORY, "\n".join(lines) + "\n")
     _write_patients(folder / "local", solution)
@@ -147,6 +155,7 @@ class Report:
     history: list[dict[str, Any]]
     comparison: dict[str, Any]
     annotations: Annotations
+    groups: dict[str, tuple[Group, ...]] = field(default_factory=dict)  # of whom → the groups
 
 
 def run_id(summary: Mapping[str, Any]) -> str:
@@ -158,7 +167,7 @@ def run_id(summary: Mapping[str, Any]) -> str:
 
 def shown_folder(folder: Path) -> Path:
     """Of several methods in one folder, that of the method that is shown."""
-    return folder / "trip" if read_summary(folder)["method"] == "all" else folder
+    return folder / SHOWN if read_summary(folder)["method"] == "all" else folder
 
 
 def read_report(folder: Path) -> Report:
@@ -177,11 +186,21 @@ def read_report(folder: Path) -> Report:
             [json.loads(line) for line in lines if line.strip()],
             beside,
             annotations,
+            _read_groups(folder / GROUPS),
         )
     except (ValueError, KeyError, TypeError, OSError) as fault:
         raise RunNotFound(
             f"{folder} is no complete run folder", why=type(fault).__name__, fix="run it again"
         ) from None
+
+
+def _read_groups(path: Path) -> dict[str, tuple[Group, ...]]:
+    """Of whom → the groups; none in runs that did not count them."""
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {
+        name: tuple(Group(**{**one, "having": tuple(one["having"])}) for one in groups)
+        for name, groups in found.items()
+    }
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

@@ -4,63 +4,28 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tripheno import __version__
-from tripheno.errors import SettingsError
 from tripheno.evaluation.communication import MEGABYTE
-from tripheno.evaluation.comparison import compare, share_out
+from tripheno.evaluation.comparison import compare
 from tripheno.evaluation.origin import origins
 from tripheno.files import write_text
 from tripheno.privacy.audit import AuditLog
 from tripheno.privacy.prevalence import prevalence_of
 from tripheno.progress import ProgressLog, Status
-from tripheno.provenance import file_fingerprint, provenance
+from tripheno.provenance import provenance
 from tripheno.report.models_table import models_table
 from tripheno.report.page import render_page
 from tripheno.report.phenotypes import Evidence, evidence_of, phenotypes_of, weighed_in_words
-from tripheno.report.run_folder import Run, read_report, write_run
+from tripheno.report.run_folder import SHOWN, Run, read_report, write_run
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.study.simulation import Announce, Federation, Simulated, Simulation, simulate
-from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.reading import read_tensor
-
-SHOWN: Method = "exact"  # of several methods, the one whose page stands on top
-
-
-def federation_from_files(
-    sites: Sequence[Path], hospitals: int | None, skew: float | None, seed: int
-) -> tuple[dict[str, CountTensor], dict[str, str]]:
-    """One hospital per file, or one file dealt to several; and the files' fingerprints."""
-    names = _site_names(sites)
-    inputs = {}
-    tensors = {}
-    for name, site in zip(names, sites, strict=True):
-        tensors[name] = read_tensor(site).drop_unused()  # those take part, as in a study
-        file = site / "events.parquet" if site.is_dir() else site
-        inputs[name] = file_fingerprint(file)
-    if hospitals is not None:
-        if len(tensors) != 1:
-            raise SettingsError(
-                f"--hospitals with {len(tensors)} sites",
-                fix="give one site to deal, or no --hospitals",
-            )
-        (tensor,) = tensors.values()
-        tensors = share_out(tensor, hospitals, skew, np.random.default_rng(seed))
-    return tensors, inputs
-
-
-def _site_names(sites: Sequence[Path]) -> list[str]:
-    """The last part of each path, numbered where two are the same."""
-    names = [site.resolve().name.split(".")[0] for site in sites]
-    if len(set(names)) == len(names):
-        return names
-    return [f"{name}-{k + 1}" for k, name in enumerate(names)]
 
 
 def progress_log(
@@ -180,6 +145,7 @@ def _run_of(
         pairs,
         sums="plain" if method == "central" else study.sums_kind,
         evidence=evidence_of(weighed, study.resamples, solution.patients),
+        groups={"all hospitals": weighed.groups} if weighed.groups else {},
         comparison={
             "methods": rows,
             "table": models_table(solution, central, own) if own else None,

@@ -35,7 +35,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """Every number a run depends on besides its data."""
+    """Every number a run depends on besides its data.
+
+    :class:`tripheno.Phenotyper` describes each with its type, default and meaning; ``seed`` is its
+    ``random_state``.
+    """
 
     n_components: int = 10  # R
     method: Method = "exact"

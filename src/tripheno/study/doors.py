@@ -46,6 +46,7 @@ def plan_of(
     labels: bool = False,
     machines: bool = False,
     blind: bool = True,
+    subgroups: bool = False,
 ) -> Plan:
     """Which messages a study with these settings has, and how often at most."""
     solver = solver.with_variant_rules()
@@ -67,7 +68,7 @@ def plan_of(
         max(solver.inner_steps, solver.most_inner_steps) if solver.method == "trip" else 1,
         len(names) * max(solver.most_inner_steps, 1) + 1 if penalised else 0,
         alignment, counts, labels, blind, machines, evidence,
-        bool(solver.guides),
+        subgroups, bool(solver.guides),
     )  # fmt: skip
 
 
@@ -84,7 +85,7 @@ def plan_of_protocol(protocol: Protocol, *, labels: bool) -> Plan:
         alignment=protocol.alignment, counts=COUNTS,
         fits=1 + 3 * other, resamples=asked.resamples * int(solver.method != "local"),
         ranks=tuple(dict.fromkeys((solver.n_components, *asked.ranks))),
-        evidence=3 * other, labels=labels, machines=True,
+        evidence=3 * other, labels=labels, machines=True, subgroups=asked.subgroups,
     )  # fmt: skip
 
 
@@ -102,6 +103,7 @@ def simulated_doors(
     *,
     alignment: str | None = None,
     resamples: int = 0,
+    subgroups: bool = False,
     blind: bool = True,
 ) -> Doors:
     """One gate for each hospital, which all write to one record; none without a record."""
@@ -110,6 +112,7 @@ def simulated_doors(
     plan = plan_of(
         settings, codes, len(names),
         alignment=alignment, counts=counts, resamples=resamples, blind=blind,
+        subgroups=subgroups,
     )  # fmt: skip
 
     def door(name: str) -> Door:

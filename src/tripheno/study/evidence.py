@@ -27,6 +27,7 @@ from tripheno.evaluation.stability import matched
 from tripheno.exchange.communicator import Communicator, in_clear
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import COMPONENTS, declared, shaped
+from tripheno.privacy.subgroups import Group
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.diagnosis import core_consistency, held_out_error
 from tripheno.solver.fit import fit
@@ -35,6 +36,7 @@ from tripheno.solver.losses import loss_of
 from tripheno.solver.resamples import resampled
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
+from tripheno.study.subgroups import Traits, subgroups
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import factor_match_score
 
@@ -90,6 +92,7 @@ class Weighed:
     intervals: tuple[Interval, ...] = ()  # per mode, codes × components
     prevalence: Interval | None = None  # of the share of patients
     having: dict[str, np.ndarray] = field(default_factory=dict)  # at home: who has which
+    groups: tuple[Group, ...] = ()  # by age, sex, year and outcome, where asked
 
 
 def weigh(
@@ -100,6 +103,7 @@ def weigh(
     lots: Lots,
     resamples: int,
     fewest: int,
+    traits: Traits | None = None,
 ) -> Weighed:
     """Grades, intervals, effective patients and carriers, on the study's axes."""
     if solution.bound is not None:
@@ -121,8 +125,11 @@ def weigh(
     total = federation.sum("carriers", lambda name: counted(having[name], drawn[name])).value
     carriers = tuple(int(count) for count in np.rint(total.carriers))
     without = round(total.without)
+    groups = subgroups(federation, traits, having, fewest) if traits is not None else ()
     if resamples == 0:
-        return Weighed(carriers, without, tuple(map(float, effective)), having=having)
+        return Weighed(
+            carriers, without, tuple(map(float, effective)), having=having, groups=groups
+        )
     models = resampled(federation, tensors, solution, drawn)
     grades = graded(
         likeness(features, models), likeness(features, solution.finalists), effective, fewest
@@ -130,7 +137,7 @@ def weigh(
     return Weighed(
         carriers, without, tuple(map(float, effective)), grades,
         tuple(code_intervals(features, models, effective)),
-        prevalence_interval(total.resampled, total.weights), having,
+        prevalence_interval(total.resampled, total.weights), having, groups,
     )  # fmt: skip
 
 

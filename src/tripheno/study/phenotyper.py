@@ -3,77 +3,176 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from html import escape
 from typing import Any, Self
 
 import numpy as np
 
-from tripheno.errors import BadShape, SettingsError, TriphenoWarning
+from tripheno.errors import BadShape, NotFittedError, SettingsError, TriphenoWarning
+from tripheno.evaluation.grades import Graded
+from tripheno.exchange.communicator import Communicator, in_clear
+from tripheno.privacy.prevalence import MIN_CELL
+from tripheno.protocol.agreed import MOST_RESAMPLES
 from tripheno.solver.fit import fit
 from tripheno.solver.frozen import FrozenPhenotypes
 from tripheno.solver.guides import as_guides
 from tripheno.solver.losses import loss_of
-from tripheno.solver.settings import Constraint, LossName, Method, SolverSettings, Variant
+from tripheno.solver.settings import (
+    Constraint,
+    Influence,
+    LossName,
+    Method,
+    Precision,
+    SolverSettings,
+    Variant,
+)
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.study.alignment import align
+from tripheno.study.axes import Tensors
+from tripheno.study.evidence import seeded_lots, weigh
 from tripheno.study.makers import Maker, SumsKind
-from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import unit_columns
+from tripheno.tensor.count_tensor import CountTensor, pooled
+from tripheno.tensor.factors import leading_positions, unit_columns
 
 
+@dataclass(eq=False, repr=False)
 class Phenotyper:
     """Find phenotypes shared by several hospitals, then score patients on them.
 
     ``fit`` takes a list with one :class:`CountTensor` or event table per hospital and simulates the
     federation in this process; the hospitals agree on axes over the list of all their codes.
-    ``sums`` says how contributions are added, ``"blind"`` or ``"plain"``; from three hospitals on
-    they are blind unless said otherwise. Further keyword arguments are those of
-    :class:`~tripheno.solver.settings.SolverSettings`; ``guides`` may be given as
-    ``{name: {mode: [codes]}}``.
+    Parameters have scikit-learn's manners: ``clone``, ``get_params`` and pipelines work, values are
+    checked by ``fit``. Greek letters are those of the mathematics page.
 
-    Attributes after ``fit``: ``components_`` (mode → codes × components), ``weights_``,
-    ``history_``, ``n_iter_``, ``axes_``, ``guided_`` (name → component), ``solution_``.
+    Parameters
+    ----------
+    n_components : int, default 10
+        Number of phenotypes, R.
+    method : "exact", "trip", "central" or "local", default "exact"
+        Federated as pooled data would be solved, the paper's consensus, pooled data, or every
+        hospital alone and then averaged.
+    variant : "corrected", "printed" or "released", default "corrected"
+        Which reading of the paper "trip" follows.
+    constraint : "nonnegative", "sparse" or "none", default "nonnegative"
+        What factors may look like.
+    loss : "squared" or "poisson", default "squared"
+        What is minimised: squares, or the Kullback-Leibler divergence of counts.
+    max_iter : int, default 100
+        Most iterations.
+    tol : float, default 1e-6
+        Relative change of the objective, twice in a row, to stop at; 0 goes on to ``max_iter``.
+    starts : int, default 16
+        Starts of the tournament that finds where to begin; 1 is one random start.
+    influence : "bounded" or "none", default "bounded"
+        Whether a patient's records count for no more than the median patient's.
+    bias : bool, default False
+        One more component, the same for all, that is no phenotype.
+    distinctness : float, default 0.0
+        λ as the paper prints it: pushes phenotypes apart.
+    relative_distinctness : float, default 0.0
+        λ as a multiple of ‖O‖²/R, so that it acts on any data.
+    sparsity : float, default 0.002
+        Weight of the L1 term of "sparse", relative to the data in the same way.
+    consensus_penalty : float or None, default None
+        ω of "trip"; None follows the data.
+    split_penalty : float or None, default None
+        μ of "trip"; None follows λ.
+    penalty_scale : float, default 1.0
+        What ω is multiplied with where it follows the data.
+    inner_steps : int, default 1
+        Least consensus rounds per mode and iteration of "trip".
+    most_inner_steps : int, default 1
+        Most of them.
+    inner_tolerance : float, default 1e-4
+        Movement of the consensus below which inner steps end in the opening iterations.
+    later_tolerance : float, default 1e-3
+        The same later.
+    opening : int, default 15
+        Iterations that count as opening.
+    relaxation : float, default 1.6
+        Boyd's α of "trip", between 0 and 2; above 1 a hospital's step is lengthened.
+    split_dual_start : float, default 0.0
+        Y₀ of "trip".
+    residual_tolerance : float, default 1e-3
+        Relative size of primal and dual residuals at which "trip" may stop.
+    guides : mapping name → {mode: [codes]}, or tuple of Guide, default ()
+        Phenotypes in mind: components start from these codes and are pulled to them.
+    guide_pull : float, default 0.03
+        How strongly, as a multiple of ‖O‖²/R; 0 only starts there.
+    precision : "double" or "single", default "double"
+        Of the products with the data; "single" is faster.
+    track_rmse : bool, default False
+        Measure the error over nonzeros at every iteration: one more pass over the data.
+    random_state : int, default 0
+        Seed of starts, masks and resamples.
+    sums : "blind", "plain" or None, default None
+        How contributions are added; None is blind from three hospitals on.
+    resamples : int, default 0
+        Resamples of the patients, at most 50, from which ``grades_`` are made; 0 makes none.
+
+    Attributes
+    ----------
+    ``components_`` : dict of arrays
+        Mode → codes × phenotypes.
+    ``weights_`` : array
+        Of the phenotypes, largest first.
+    ``grades_`` : tuple
+        What speaks for each phenotype: ``grade``, ``resamples``, ``effective_patients``; empty
+        without resamples.
+    ``history_``, ``n_iter_``, ``axes_``, ``guided_``, ``solution_``
+        A line per iteration, their number, the axes of the modes, guide → phenotype, and all of it.
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        method: Method = "exact",
-        variant: Variant = "corrected",
-        constraint: Constraint = "nonnegative",
-        loss: LossName = "squared",
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        starts: int = 16,
-        random_state: int = 0,
-        sums: SumsKind | None = None,
-        **options: Any,
-    ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.variant = variant
-        self.constraint = constraint
-        self.loss = loss
-        self.max_iter = max_iter
-        self.tol = tol
-        self.starts = starts
-        self.random_state = random_state
-        self.sums = sums
-        self.options = options
+    n_components: int = 10
+    _: KW_ONLY
+    method: Method = "exact"
+    variant: Variant = "corrected"
+    constraint: Constraint = "nonnegative"
+    loss: LossName = "squared"
+    max_iter: int = 100
+    tol: float = 1e-6
+    starts: int = 16
+    influence: Influence = "bounded"
+    bias: bool = False
+    distinctness: float = 0.0
+    relative_distinctness: float = 0.0
+    sparsity: float = 0.002
+    consensus_penalty: float | None = None
+    split_penalty: float | None = None
+    penalty_scale: float = 1.0
+    inner_steps: int = 1
+    most_inner_steps: int = 1
+    inner_tolerance: float = 1e-4
+    later_tolerance: float = 1e-3
+    opening: int = 15
+    relaxation: float = 1.6
+    split_dual_start: float = 0.0
+    residual_tolerance: float = 1e-3
+    guides: Any = ()
+    guide_pull: float = 0.03
+    precision: Precision = "double"
+    track_rmse: bool = False
+    random_state: int = 0
+    sums: SumsKind | None = None
+    resamples: int = 0
 
     def fit(self, hospitals: Sequence[Any], y: None = None) -> Self:
         """Find the phenotypes of all hospitals together."""
         del y  # scikit-learn's pipelines pass it
+        settings = self._settings()
         tensors = [_as_tensor(hospital) for hospital in _as_list(hospitals)]
         if not tensors:
             raise SettingsError("There is no hospital", fix="give a list with one tensor or more")
         own = {f"hospital-{k + 1}": tensor for k, tensor in enumerate(tensors)}
-        federation = Maker(self.sums, self.random_state)(tuple(own))
+        federation = Maker(self.sums, settings.seed)(tuple(own))
         aligned, _ = align(federation, own, "vocabulary")
-        solution = fit(aligned, self._settings(), federation)
+        solution = fit(aligned, settings, federation)
         self.solution_: Solution = solution
+        self.grades_: tuple[Graded, ...] = self._grades(federation, aligned)
         self.axes_ = solution.axes
         self.components_: dict[str, np.ndarray] = solution.by_mode
         self.weights_: np.ndarray = solution.weights
@@ -121,46 +220,81 @@ class Phenotyper:
         return weights, [patients, *solution.factors]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every setting, by name."""
-        del deep
-        names = [name for name in inspect.signature(type(self)).parameters if name != "options"]
-        return {**{name: getattr(self, name) for name in names}, **self.options}
+        """Every parameter, by name."""
+        del deep  # no parameter has parameters of its own
+        return {name: getattr(self, name) for name in _parameters(type(self))}
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings by name."""
-        known = self.get_params()
+        """Change parameters by name; ``fit`` checks their values."""
+        unknown = sorted(set(params) - set(_parameters(type(self))))
+        if unknown:
+            raise SettingsError(f"no parameter {', '.join(unknown)}", where="Phenotyper")
         for name, value in params.items():
-            if name in known and name not in self.options:
-                setattr(self, name, value)
-            else:
-                self.options = {**self.options, name: value}
-        self._settings()
+            setattr(self, name, value)
         return self
 
     def _settings(self) -> SolverSettings:
-        options = dict(self.options)
-        if "guides" in options:
-            options["guides"] = as_guides(options["guides"])
-        try:
-            return SolverSettings(
-                n_components=self.n_components,
-                method=self.method,
-                variant=self.variant,
-                constraint=self.constraint,
-                loss=self.loss,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                starts=self.starts,
-                seed=self.random_state,
-                **options,
-            )
-        except TypeError as fault:
-            raise SettingsError(str(fault).split(") ", 1)[-1], where="Phenotyper") from None
+        given = self.get_params()
+        given["seed"] = given.pop("random_state")
+        given["guides"] = as_guides(given["guides"])
+        if not 0 <= given.pop("resamples") <= MOST_RESAMPLES:
+            raise SettingsError(f"resamples must be 0 to {MOST_RESAMPLES}", where="Phenotyper")
+        del given["sums"]
+        return SolverSettings(**given)
+
+    def _grades(self, federation: Communicator, aligned: Tensors) -> tuple[Graded, ...]:
+        """What resampled patients say of the phenotypes just found."""
+        if not self.resamples:
+            return ()
+        if self.method == "central":
+            aligned = {"central": pooled(list(aligned.values()))}
+            federation = in_clear(aligned)
+        return weigh(
+            federation, aligned, self.solution_, lots=seeded_lots(self.random_state),
+            resamples=self.resamples, fewest=MIN_CELL,
+        ).grades  # fmt: skip
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        said = [f"{n}={v!r}" for n, v in self.get_params().items() if v != defaults[n].default]
+        return f"Phenotyper({', '.join(said)})"
+
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "solution_"):
+            return f"<p>{escape(repr(self))}, not fitted</p>"
+        heads = "".join(f"<th>{escape(axis.mode)}</th>" for axis in self.axes_)
+        rows = "".join(f"<tr>{cells}</tr>" for cells in self._rows_in_words())
+        return (
+            f"<p>{escape(repr(self))}, {self.n_iter_} iterations</p><table><thead><tr><th></th>"
+            f"<th>how sure</th>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+    def _rows_in_words(self) -> Iterator[str]:
+        """Cells of a table with the three leading codes of every phenotype."""
+        for r in range(len(self.weights_)):
+            grade = self.grades_[r].grade if self.grades_ else "not examined"
+            leading = [
+                ", ".join(axis.name(int(i)) for i in leading_positions(factor[:, r])[:3])
+                for axis, factor in zip(self.axes_, self.solution_.factors, strict=True)
+            ]
+            yield "".join(f"<td>{escape(word)}</td>" for word in (str(r + 1), grade, *leading))
 
     def _fitted(self) -> Solution:
         if not hasattr(self, "solution_"):
-            raise SettingsError("This Phenotyper is not fitted yet", fix="call fit first")
+            raise _not_fitted()("This Phenotyper is not fitted yet", fix="call fit first")
         return self.solution_
+
+
+def _parameters(kind: type[Phenotyper]) -> list[str]:
+    return list(inspect.signature(kind).parameters)
+
+
+def _not_fitted() -> type[NotFittedError]:
+    """Our error, and where scikit-learn is in use its own as well: handlers of either catch it."""
+    theirs = sys.modules.get("sklearn.exceptions")
+    if theirs is None:
+        return NotFittedError
+    return type("NotFittedError", (NotFittedError, theirs.NotFittedError), {})
 
 
 def _as_list(hospitals: Any) -> list[Any]:

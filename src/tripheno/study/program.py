@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from tripheno.errors import UnknownMember
 from tripheno.evaluation.rank import RankChoice
 from tripheno.exchange.blind import BlindSession
@@ -19,6 +21,7 @@ from tripheno.exchange.registry import Declaration, register
 from tripheno.exchange.words import noise_from
 from tripheno.privacy.labels import Named, share_labels, shown_positions
 from tripheno.protocol.agreed import Protocol
+from tripheno.records.traits import nothing_known
 from tripheno.solver.fit import fit
 from tripheno.solver.loop import Watch
 from tripheno.study.alignment import align
@@ -56,6 +59,7 @@ class Hospital:
     secret: bytes  # its exponent in the study's tokens follows from it
     greeting: Greeting = field(default_factory=Greeting)
     labels: bool = False  # its officer approved the names of codes
+    traits: np.ndarray | None = None  # patients × age, sex, year, outcome, where it has them
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ def conduct(study: Study) -> Findings:
     weighed = weigh(
         federation, tensors, solution,
         lots=study.lots, resamples=protocol.evidence.resamples, fewest=fewest,
+        traits=_traits(study) if protocol.evidence.subgroups else None,
     )  # fmt: skip
     ranks = _ranks(study, tensors)
     agree_on_end(federation)
@@ -120,6 +125,14 @@ def conduct(study: Study) -> Findings:
     found = Findings(solution, weighed, removed, seconds, named, ranks)
     federation.release("result", RESULT, lambda _name: released(found, fewest))
     return replace(found, solution=replace(solution, axes=with_names(solution.axes, named)))
+
+
+def _traits(study: Study) -> dict[str, np.ndarray]:
+    """Every hospital's; of patients without attributes nothing is known."""
+    return {
+        name: nothing_known(study.tensors[name].patients) if one.traits is None else one.traits
+        for name, one in study.hospitals.items()
+    }
 
 
 def _meet(study: Study) -> bytes:

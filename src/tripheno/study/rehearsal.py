@@ -117,7 +117,8 @@ def _shortened(protocol: Protocol, hospitals: Mapping[str, Hospital]) -> Protoco
     members = tuple(Member(name, one.identity.fingerprint) for name, one in hospitals.items())
     solver = replace(protocol.solver, max_iter=1, starts=1)
     return replace(
-        protocol, members=members, solver=solver, evidence=Evidence(0), test=False,
+        protocol, members=members, solver=solver, test=False,
+        evidence=Evidence(0, subgroups=protocol.evidence.subgroups),
         alignment="tokens" if protocol.alignment == "polynomial" else protocol.alignment,
     )  # fmt: skip
 

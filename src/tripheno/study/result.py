@@ -20,6 +20,7 @@ from tripheno.evaluation.rank import RankChoice, RankEvidence, Recommendation
 from tripheno.exchange.messages import pack, unpack
 from tripheno.exchange.registry import Declaration, Plan, register
 from tripheno.privacy.labels import Named
+from tripheno.privacy.subgroups import Group
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse, Solution
 from tripheno.study.evidence import Weighed
@@ -75,6 +76,7 @@ def released(found: Findings, fewest: int) -> bytes:
         "without": _told(weighed.without, fewest),
         "effective": list(weighed.effective),
         "grades": [one._asdict() for one in weighed.grades],
+        "groups": [asdict(one) for one in weighed.groups],
         "guided": list(solution.guided),
         "restart_match": list(solution.restart_match),
         "component_match": list(solution.component_match),
@@ -133,6 +135,9 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
             tuple(Interval(arrays[f"low.{n}"], arrays[f"high.{n}"])
                   for n in modes if f"low.{n}" in arrays),
             Interval(*arrays["prevalence"]) if "prevalence" in arrays else None,
+            groups=tuple(
+                Group(**{**one, "having": tuple(one["having"])}) for one in told["groups"]
+            ),
         )  # fmt: skip
         ranks = None if told["ranks"] is None else _choice(told["ranks"])
         removed = {str(mode): int(n) for mode, n in told["codes_removed"].items()}

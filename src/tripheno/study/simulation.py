@@ -27,6 +27,7 @@ from tripheno.study.axes import Tensors, check_cells
 from tripheno.study.doors import simulated_doors
 from tripheno.study.evidence import Weighed, seeded_lots, weigh
 from tripheno.study.makers import Maker, SumsKind
+from tripheno.study.subgroups import Traits
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.vocabulary.alignment import AlignKind
 from tripheno.vocabulary.axis import Axis
@@ -44,6 +45,7 @@ class Federation:
     align: AlignKind = "tokens"
     codes_removed: dict[str, int] = field(default_factory=dict)  # by mode, for small cells
     minutes: Minutes = field(default_factory=Minutes)  # what left while axes were agreed on
+    traits: Traits | None = None  # age, sex, year and outcome of their patients, where known
 
     @property
     def nonzeros(self) -> int:
@@ -97,16 +99,19 @@ def run_method(
 
     Nothing is asked for that with ``resamples`` None: the method is run to compare with.
     """
-    tensors, method = federation.tensors, settings.method
+    tensors, method, traits = federation.tensors, settings.method, federation.traits
     if method == "central":
         tensors = {method: pooled(list(tensors.values()))}
+        if traits is not None:
+            traits = {method: np.concatenate([traits[name] for name in federation.tensors])}
         communicator = in_clear(tensors)
     else:
         sizes = {axis.mode: axis.size for axis in federation.axes}
         blind = maker.of(tuple(tensors)) == "blind"
         doors = simulated_doors(
-            tensors, sizes, settings, record, resamples=resamples or 0, blind=blind
-        )
+            tensors, sizes, settings, record, resamples=resamples or 0, blind=blind,
+            subgroups=traits is not None,
+        )  # fmt: skip
         communicator = maker(tuple(tensors), doors, listen)
 
     def watch(line: Iteration) -> None:
@@ -119,7 +124,7 @@ def run_method(
     if resamples is not None:
         weighed = weigh(
             communicator, tensors, solution,
-            lots=seeded_lots(settings.seed), resamples=resamples, fewest=MIN_CELL,
+            lots=seeded_lots(settings.seed), resamples=resamples, fewest=MIN_CELL, traits=traits,
         )  # fmt: skip
     return replace(solution, costs=_whole_costs(communicator, solution.costs)), weighed
 

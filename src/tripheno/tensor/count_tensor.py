@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,20 @@ class CountTensor:
             )
         if tuple(axis.size for axis in self.axes) != tuple(self.cells.sizes):
             raise BadShape("axes and cells differ in size")
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{axis.size:,} {axis.mode} codes" for axis in self.axes)
+        return f"<CountTensor: {self.patients:,} patients, {sizes}, {self.nonzeros:,} cells>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(axis.mode)}</td><td>{axis.size:,} codes</td></tr>"
+            for axis in self.axes
+        )
+        return (
+            f"<table><thead><tr><th>patient</th><th>{self.patients:,}</th></tr></thead>"
+            f"<tbody>{rows}<tr><td>cells</td><td>{self.nonzeros:,}</td></tr></tbody></table>"
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

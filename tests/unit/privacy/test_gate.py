@@ -14,6 +14,7 @@ from tripheno.exchange.registry import REGISTRY, SKETCH_MORE, Declaration, Sizes
 from tripheno.privacy.audit import Minutes
 from tripheno.privacy.faults import FAULT
 from tripheno.privacy.gate import Gate
+from tripheno.records.traits import GROUPS
 from tripheno.solver.fit import fit
 from tripheno.solver.messages import LENGTH_BINS, NormalEquations
 from tripheno.solver.settings import SolverSettings
@@ -202,7 +203,7 @@ def test_no_message_type_has_a_field_with_a_row_for_each_patient():
 def test_shapes_follow_from_codes_and_rank_whatever_the_patients():
     declare_all()
     sizes = Sizes((7, 5), 4, 3, stack=(9, 27, 81))
-    known = {7, 5, 4, 3, 2, 6, 4**2, 3 + SKETCH_MORE, 9, 27, 81, LENGTH_BINS}
+    known = {7, 5, 4, 3, 2, 6, 4**2, 3 + SKETCH_MORE, 9, 27, 81, LENGTH_BINS, GROUPS}
     for one in REGISTRY.values():
         for shapes in one.allowed(sizes):
             assert {size for shape in shapes.values() for size in shape} <= known, one.name

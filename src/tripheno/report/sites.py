@@ -1,0 +1,107 @@
+"""The hospitals of a simulation, from files; what cannot work is said before anything is fitted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tripheno.errors import DisjointCodes, SettingsError, TriphenoWarning
+from tripheno.evaluation.comparison import dealt
+from tripheno.provenance import file_fingerprint
+from tripheno.records.traits import read_traits
+from tripheno.study.subgroups import Traits
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.reading import read_tensor
+
+
+class Sites(NamedTuple):
+    """Tensors and fingerprints by hospital; traits of patients where every site has them."""
+
+    tensors: dict[str, CountTensor]
+    inputs: dict[str, str]
+    traits: Traits | None
+
+
+def read_sites(
+    sites: Sequence[Path], hospitals: int | None, skew: float | None, seed: int
+) -> Sites:
+    """One hospital per file, or one file dealt to several."""
+    if hospitals is not None and len(sites) != 1:
+        raise SettingsError(
+            f"--hospitals with {len(sites)} sites", fix="give one site to deal, or no --hospitals"
+        )
+    if len({site.resolve() for site in sites}) < len(sites):
+        raise SettingsError("the same site twice", fix="name every hospital once")
+    files = {
+        name: site / "events.parquet" if site.is_dir() else site
+        for name, site in zip(_names(sites), sites, strict=True)
+    }
+    read = {name: read_tensor(site) for name, site in zip(files, sites, strict=True)}
+    inputs = {name: file_fingerprint(file) for name, file in files.items()}
+    if len(set(inputs.values())) < len(inputs):
+        raise SettingsError("two sites have the same content", fix="name every hospital once")
+    traits: Traits | None = None
+    if all((file.parent / "local" / "attributes.parquet").is_file() for file in files.values()):
+        traits = {
+            name: read_traits(file.parent, tensor.patients)[np.diff(tensor.cells.starts) > 0]
+            for (name, file), tensor in zip(files.items(), read.values(), strict=True)
+        }
+    tensors = {name: tensor.drop_unused() for name, tensor in read.items()}  # who take part
+    if hospitals is not None:
+        ((name, tensor),) = tensors.items()
+        rows = dealt(tensor.patients, hospitals, skew, np.random.default_rng(seed))
+        tensors = {one: tensor.select_patients(own) for one, own in rows.items()}
+        traits = None if traits is None else {one: traits[name][own] for one, own in rows.items()}
+    return Sites(tensors, inputs, traits)
+
+
+def check_before(tensors: Mapping[str, CountTensor], rank: int, *, dealt_out: bool) -> None:
+    """What makes a simulation pointless or impossible, before it begins."""
+    patients = sum(tensor.patients for tensor in tensors.values())
+    cells = sum(tensor.nonzeros for tensor in tensors.values())
+    most = min(patients, cells)
+    if rank > most:
+        raise SettingsError(
+            f"{rank} phenotypes of {patients:,} patients and {cells:,} cells",
+            why="there cannot be more phenotypes than patients",
+            fix=f"--rank {most} or less; `tripheno rank` weighs the evidence",
+        )
+    if len(tensors) == 1 and not dealt_out:
+        warnings.warn(
+            "one site is one hospital: nothing is shared and nothing is compared. "
+            "--hospitals 3 deals its patients to three",
+            TriphenoWarning, stacklevel=2,
+        )  # fmt: skip
+    for mode in next(iter(tensors.values())).modes:
+        _check_codes(mode, {name: _codes(tensor, mode) for name, tensor in tensors.items()})
+
+
+def _check_codes(mode: str, codes: Mapping[str, frozenset[str]]) -> None:
+    """Refuse a hospital that shares no code of a mode with any other: another code system."""
+    if len(codes) < 2 or not all(codes.values()):
+        return
+    for name, own in codes.items():
+        others = frozenset[str]().union(*(codes[other] for other in codes if other != name))
+        if not own & others:
+            raise DisjointCodes(
+                f"{name} shares no {mode} code with any other hospital",
+                why="their codes are of different systems",
+                fix="roll both up to one system: `tripheno ingest … --rollup`",
+            )
+
+
+def _codes(tensor: CountTensor, mode: str) -> frozenset[str]:
+    (axis,) = (axis for axis in tensor.axes if axis.mode == mode)
+    return frozenset(code for code in axis.codes or () if code is not None)
+
+
+def _names(sites: Sequence[Path]) -> list[str]:
+    """The last part of each path, numbered where two are the same."""
+    names = [site.resolve().name.split(".")[0] for site in sites]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name}-{k + 1}" for k, name in enumerate(names)]

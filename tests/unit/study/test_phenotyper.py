@@ -1,0 +1,131 @@
+"""The estimator with scikit-learn's manners, beside scikit-learn itself."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+import tripheno
+from tripheno.errors import SettingsError
+from tripheno.solver.settings import SolverSettings
+from tripheno.testing.planted import planted
+
+
+@pytest.fixture(scope="module")
+def tensors():
+    return list(planted(0).hospitals.values())
+
+
+@pytest.fixture(scope="module")
+def fitted(tensors):
+    return tripheno.Phenotyper(3, starts=2, tol=1e-3, resamples=3).fit(tensors)
+
+
+def test_every_parameter_is_documented_with_its_type_default_and_meaning():
+    text = inspect.getdoc(tripheno.Phenotyper)
+    for name, parameter in inspect.signature(tripheno.Phenotyper).parameters.items():
+        line = re.search(rf"^{name} : .+, default (.+)$\n    \S", text, re.MULTILINE)
+        assert line, name
+        said = line[1].strip('"')
+        assert said == str(parameter.default) or float(said) == parameter.default, name
+
+
+def test_every_setting_of_the_solver_is_a_parameter_with_the_same_default():
+    known = tripheno.Phenotyper().get_params()
+    for field in fields(SolverSettings):
+        name = "random_state" if field.name == "seed" else field.name
+        assert known[name] == field.default, name
+
+
+def test_values_are_checked_by_fit_and_not_before(tensors):
+    model = tripheno.Phenotyper(3, method="magic")
+    with pytest.raises(SettingsError, match="method is 'magic'"):
+        model.fit(tensors)
+    with pytest.raises(SettingsError, match="resamples"):
+        tripheno.Phenotyper(3, resamples=51).fit(tensors)
+
+
+def test_resampled_patients_grade_the_phenotypes(fitted, tensors):
+    assert [one.grade for one in fitted.grades_] == ["stable"] * 3
+    pooled = tripheno.Phenotyper(3, method="central", starts=2, tol=1e-3, resamples=2).fit(tensors)
+    assert len(pooled.grades_) == 3
+    assert tripheno.Phenotyper(3, starts=1, tol=1e-2).fit(tensors).grades_ == ()
+
+
+def test_tensor_and_model_say_what_they_are_in_text_and_in_a_notebook(fitted, tensors):
+    assert re.fullmatch(r"<CountTensor: [\d,]+ patients, .* codes, [\d,]+ cells>", repr(tensors[0]))
+    assert "<table>" in tensors[0]._repr_html_()
+    assert repr(fitted) == "Phenotyper(n_components=3, tol=0.001, starts=2, resamples=3)"
+    page = fitted._repr_html_()
+    assert page.count("<tr>") == 4
+    assert "stable" in page
+    assert "not fitted" in tripheno.Phenotyper()._repr_html_()
+
+
+class TestBesideScikitLearn:
+    @pytest.fixture(autouse=True)
+    def there(self):
+        pytest.importorskip("sklearn")
+
+    def test_the_estimator_checks_that_apply_pass(self):
+        from sklearn.utils import estimator_checks as checks
+
+        for check in (
+            checks.check_no_attributes_set_in_init,
+            checks.check_parameters_default_constructible,
+            checks.check_get_params_invariance,
+            checks.check_estimator_cloneable,
+            checks.check_do_not_raise_errors_in_init_or_set_params,
+        ):
+            check("Phenotyper", tripheno.Phenotyper())
+
+    def test_a_clone_has_the_parameters_and_nothing_learnt(self, fitted):
+        from sklearn.base import clone
+
+        copy = clone(fitted)
+        assert copy.get_params() == fitted.get_params()
+        assert not hasattr(copy, "solution_")
+
+    def test_it_is_a_step_of_a_pipeline(self, tensors):
+        from sklearn.pipeline import Pipeline
+        from sklearn.preprocessing import FunctionTransformer
+
+        line = Pipeline(
+            [
+                ("phenotypes", tripheno.Phenotyper(3, starts=1, tol=1e-2)),
+                ("stack", FunctionTransformer(np.vstack)),
+            ]
+        ).set_params(phenotypes__n_components=2)
+        rows = line.fit_transform(tensors)
+        assert rows.shape == (sum(tensor.patients for tensor in tensors), 2)
+        assert np.abs(line.transform(tensors) - rows).max() < 1e-12
+
+    def test_what_is_not_fitted_raises_the_error_that_scikit_learn_catches(self):
+        from sklearn.exceptions import NotFittedError
+
+        with pytest.raises(NotFittedError) as caught:
+            tripheno.Phenotyper().get_feature_names_out("diagnosis")
+        assert isinstance(caught.value, tripheno.NotFittedError)
+
+
+def test_a_type_checker_outside_the_package_sees_its_types(tmp_path):
+    user = tmp_path / "user.py"
+    user.write_text(
+        "import tripheno\n"
+        "model = tripheno.Phenotyper(3, resamples=2)\n"
+        "reveal_type(model.n_components)\n"
+        "reveal_type(tripheno.load_run('x').summary)\n"
+        "tripheno.Phenotyper(colour='blue')\n"
+    )
+    words = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(user)]
+    seen = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False).stdout
+    assert 'Revealed type is "int"' in seen or 'Revealed type is "builtins.int"' in seen
+    assert "dict[" in seen
+    assert 'Unexpected keyword argument "colour"' in seen
+    assert "py.typed" not in seen
