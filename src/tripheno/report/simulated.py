@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tripheno import __version__
-from tripheno.errors import SettingsError
+from tripheno.errors import EmptyTensor, SettingsError
 from tripheno.evaluation.communication import MEGABYTE
 from tripheno.evaluation.comparison import compare, share_out
 from tripheno.evaluation.origin import origins
@@ -34,16 +34,32 @@ SHOWN: Method = "exact"  # of several methods, the one whose page stands on top
 
 
 def federation_from_files(
-    sites: Sequence[Path], hospitals: int | None, skew: float | None, seed: int
+    sites: Sequence[Path],
+    hospitals: int | None,
+    skew: float | None,
+    seed: int,
+    left_out: dict[str, str] | None = None,
 ) -> tuple[dict[str, CountTensor], dict[str, str]]:
-    """One hospital per file, or one file dealt to several; and the files' fingerprints."""
+    """One hospital per file, or one file dealt to several; and the files' fingerprints.
+
+    A hospital that records none of a mode has no cell. It is noted in ``left_out`` where that is
+    given, and refused where it is not.
+    """
     names = _site_names(sites)
     inputs = {}
     tensors = {}
     for name, site in zip(names, sites, strict=True):
-        tensors[name] = read_tensor(site).drop_unused()  # those take part, as in a study
+        try:
+            tensors[name] = read_tensor(site).drop_unused()  # those take part, as in a study
+        except EmptyTensor as fault:
+            if left_out is None or len(sites) == 1:
+                raise
+            left_out[name] = fault.what
+            continue
         file = site / "events.parquet" if site.is_dir() else site
         inputs[name] = file_fingerprint(file)
+    if not tensors:
+        raise EmptyTensor("No hospital has a cell", fix="check the modes and the records read")
     if hospitals is not None:
         if len(tensors) != 1:
             raise SettingsError(

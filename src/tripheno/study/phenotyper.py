@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from tripheno.errors import BadShape, SettingsError, TriphenoWarning
+from tripheno.protocol.agreed import SetAside
 from tripheno.solver.fit import fit
 from tripheno.solver.frozen import FrozenPhenotypes
 from tripheno.solver.guides import as_guides
@@ -17,6 +18,7 @@ from tripheno.solver.settings import Constraint, Method, SolverSettings, Variant
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.study.alignment import align
 from tripheno.study.makers import Maker, SumsKind
+from tripheno.study.set_aside import Aside
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import unit_columns
 
@@ -27,12 +29,14 @@ class Phenotyper:
     ``fit`` takes a list with one :class:`CountTensor` or event table per hospital and simulates the
     federation in this process; the hospitals agree on axes over the list of all their codes.
     ``sums`` says how contributions are added, ``"blind"`` or ``"plain"``; from three hospitals on
-    they are blind unless said otherwise. Further keyword arguments are those of
+    they are blind unless said otherwise. ``set_aside`` says which codes take no part: carriers of
+    drugs, and codes that nearly every patient has. Further keyword arguments are those of
     :class:`~tripheno.solver.settings.SolverSettings`; ``guides`` may be given as
     ``{name: {mode: [codes]}}``.
 
     Attributes after ``fit``: ``components_`` (mode → codes × components), ``weights_``,
-    ``history_``, ``n_iter_``, ``axes_``, ``guided_`` (name → component), ``solution_``.
+    ``history_``, ``n_iter_``, ``axes_``, ``guided_`` (name → component),
+    ``set_aside_`` (mode, code, why), ``solution_``.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class Phenotyper:
         starts: int = 16,
         random_state: int = 0,
         sums: SumsKind | None = None,
+        set_aside: SetAside = SetAside(),  # noqa: B008
         **options: Any,
     ) -> None:
         self.n_components = n_components
@@ -58,6 +63,7 @@ class Phenotyper:
         self.starts = starts
         self.random_state = random_state
         self.sums = sums
+        self.set_aside = set_aside
         self.options = options
 
     def fit(self, hospitals: Sequence[Any], y: None = None) -> Self:
@@ -68,8 +74,9 @@ class Phenotyper:
             raise SettingsError("There is no hospital", fix="give a list with one tensor or more")
         own = {f"hospital-{k + 1}": tensor for k, tensor in enumerate(tensors)}
         federation = Maker(self.sums, self.random_state)(tuple(own))
-        aligned, _ = align(federation, own, "vocabulary")
-        solution = fit(aligned, self._settings(), federation)
+        aligned = align(federation, own, "vocabulary", rule=self.set_aside)
+        solution = fit(aligned.tensors, self._settings(), federation)
+        self.set_aside_: tuple[Aside, ...] = aligned.aside
         self.solution_: Solution = solution
         self.axes_ = solution.axes
         self.components_: dict[str, np.ndarray] = solution.by_mode
