@@ -58,8 +58,8 @@ def attack(
         if data:
             from tripheno.report.sites import read_sites
 
-            tensors, _, _ = read_sites(data, None if len(data) > 1 else
-                                               question.hospitals, None, seed)  # fmt: skip
+            dealt = None if len(data) > 1 else question.hospitals
+            tensors = read_sites(data, dealt, None, seed).tensors
             described = "the sites given"
         else:
             tensors = synthetic_hospitals(question.hospitals, seed)

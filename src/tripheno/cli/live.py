@@ -25,7 +25,7 @@ SECONDS_TO_MENTION = 3.0
 PHASES = {
     "identity": "greeting", "announce": "keys", "shares": "keys", "confirm": "keys",
     "people": "axes", "tokens": "axes", "tokens-passed": "axes", "guides": "axes",
-    "objections": "axes", "lengths": "axes",
+    "objections": "axes", "common": "axes", "lengths": "axes",
     "sketch": "tournament", "opening": "tournament", "starts": "tournament", "ballot": "tournament",
     "totals": "fit", "fit": "fit", "review": "fit", "measures": "fit", "choice": "fit",
     "own-factors": "fit", "effective": "prevalence", "carriers": "prevalence",

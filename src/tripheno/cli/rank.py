@@ -51,6 +51,7 @@ def rank(
 ) -> None:
     """Try several numbers of phenotypes over the hospitals; recommend one, or none."""
     from tripheno.files import write_text
+    from tripheno.protocol.agreed import SetAside
     from tripheno.report.charts import as_svg, rank_chart
     from tripheno.report.sites import read_sites
     from tripheno.solver.settings import SolverSettings
@@ -65,7 +66,8 @@ def rank(
     kind = maker.of(tuple(tensors))
     with Progress() as progress:
         choice = choose_rank(
-            assemble(tensors).tensors, wanted, settings, maker(tuple(tensors)), repeats=repeats,
+            assemble(tensors, rule=SetAside()).tensors, wanted, settings, maker(tuple(tensors)),
+            repeats=repeats,
             announce=lambda e: progress.say(
                 f"{e.rank} phenotypes: held-out error {e.held_out_error:.4f}"
             ),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -20,6 +21,9 @@ from tripheno.cli.console import (
     table,
 )
 from tripheno.errors import SettingsError
+
+if TYPE_CHECKING:
+    from tripheno.study.simulation import Federation
 
 
 class MethodChoice(StrEnum):
@@ -155,6 +159,17 @@ def simulate(
         int | None,
         typer.Option(help="Drop codes that fewer people than this have, network-wide.", min=1),
     ] = None,
+    keep_carriers: Annotated[
+        bool, typer.Option("--keep-carriers", help="Fluids that only carry a drug take part.")
+    ] = False,
+    common_share: Annotated[
+        float,
+        typer.Option(
+            help="Set aside codes that more than this share of all patients has; 1: none.",
+            min=0.01,
+            max=1.0,
+        ),
+    ] = 0.9,
     guide: Annotated[
         Path | None,
         typer.Option(help="TOML file with codes that phenotypes start from and are pulled to."),
@@ -175,6 +190,7 @@ def simulate(
     form: FormatOption = Format.text,
 ) -> None:
     """Run a federation of one machine's files, and compare it with pooled data."""
+    from tripheno.protocol.agreed import SetAside
     from tripheno.report.run_folder import SHOWN, check_folder
     from tripheno.report.simulated import run_simulation
     from tripheno.report.sites import check_before, read_sites
@@ -218,10 +234,13 @@ def simulate(
     with Progress() as progress, spoken_warnings():
         found = read_sites(sites, hospitals, skew, seed)
         check_before(found.tensors, rank, dealt_out=hospitals is not None)
-        federation = replace(
-            assemble(found.tensors, align.value, seed=seed, insecure=insecure, min_cell=min_cell),
-            traits=found.traits,
-        )
+        federation = assemble(
+            found.tensors, align.value, seed=seed, insecure=insecure, min_cell=min_cell,
+            rule=SetAside(not keep_carriers, common_share),
+        )  # fmt: skip
+        federation = replace(federation, traits=found.traits, left_out=found.left_out)
+        for line in _not_taking_part(federation):
+            progress.say(line)
         kind: SumsKind | None = sums.value if sums else None
         if min_cell is not None:
             progress.say(_removed_in_words(federation.codes_removed, min_cell))
@@ -236,6 +255,16 @@ def simulate(
         )  # fmt: skip
         result = run_simulation(study, out_dir, started, announce=progress.iteration)
     show(result, out_dir, form)
+
+
+def _not_taking_part(federation: Federation) -> Iterator[str]:
+    """Hospitals and codes that are left out, in a line each."""
+    for name, why in federation.left_out.items():
+        yield f"{name} takes no part: {why}"
+    for name, codes in federation.lacks.items():
+        yield f"{name} has none of {len(codes):,} codes that the others use often"
+    if federation.aside:
+        yield f"{len(federation.aside):,} codes that say nothing about a disease are set aside"
 
 
 def _removed_in_words(removed: dict[str, int], fewest: int) -> str:

@@ -82,6 +82,17 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
+class SetAside:
+    """Which codes take no part because they say nothing about a disease."""
+
+    carriers: bool = True  # fluids and bags that only carry a drug, as the records mark them
+    common: float = 0.9  # codes that a larger share of all patients has; 1: none
+
+
+NOTHING_ASIDE = SetAside(carriers=False, common=1.0)
+
+
+@dataclass(frozen=True)
 class Budgets:
     """How much may leave one hospital in one run."""
 
@@ -118,6 +129,7 @@ class Protocol:
     alignment: AlignKind = "tokens"
     lists: tuple[CodeList, ...] = ()
     thresholds: Thresholds = Thresholds()
+    set_aside: SetAside = SetAside()
     budgets: Budgets = Budgets()
     members: tuple[Member, ...] = ()
     coordinator: str = ""  # fingerprint of the key that countersigns audit heads
@@ -157,6 +169,7 @@ class Protocol:
             "alignment": self.alignment,
             "lists": sorted(lists, key=lambda one: one["mode"]),
             "thresholds": asdict(self.thresholds),
+            "set_aside": asdict(self.set_aside),
             "budgets": asdict(self.budgets),
             "members": [asdict(member) for member in self.members],
             "coordinator": self.coordinator,
@@ -205,6 +218,7 @@ def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:
             file.take("thresholds.min_cell_count", whole(1), Thresholds.min_cell_count),
             file.take("thresholds.min_site_patients", whole(1), Thresholds.min_site_patients),
         ),
+        set_aside=_set_aside(file),
         budgets=Budgets(
             file.take("budgets.max_rounds", whole(1), Budgets.max_rounds),
             file.take("budgets.max_megabytes", whole(1), Budgets.max_megabytes),
@@ -236,6 +250,14 @@ def _rule(file: SettingsFile) -> CountingRule:
     except SettingsError as fault:
         file.fault("data", fault.what)
         return CountingRule()
+
+
+def _set_aside(file: SettingsFile) -> SetAside:
+    """[set_aside]: carriers and codes that nearly every patient has."""
+    common = file.take("set_aside.common", number(positive=True), SetAside.common)
+    if common > 1:
+        file.fault("set_aside.common", "set_aside.common is a share of patients: at most 1")
+    return SetAside(file.take("set_aside.carriers", truth, SetAside.carriers), common)
 
 
 def _solver(file: SettingsFile) -> SolverSettings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tripheno.protocol.agreed import Budgets, Evidence, Member, Operation, Thresholds
+from tripheno.protocol.agreed import Budgets, Evidence, Member, Operation, SetAside, Thresholds
 from tripheno.solver.settings import SolverSettings
 
 _FEDERATION = """\
@@ -28,6 +28,10 @@ mode = "tokens"       # tokens: local codes. vocabulary: codes of a public list,
 # [alignment.lists]
 # medication = "rxnorm.txt"           # a file beside this one, one code a line
 # diagnosis = "icd9cm.txt"
+
+# [set_aside]          # codes that say nothing about a disease take no part
+# carriers = true      # fluids and bags that only carry a drug, as `tripheno ingest` marks them
+# common = {common}         # codes that a larger share of all patients has; 1: none
 
 [model]
 rank = {rank}                # how many phenotypes; `tripheno rank` helps to choose
@@ -128,6 +132,7 @@ def federation_toml(
         fingerprint=f'{"" if fingerprint else "# "}fingerprint = "{fingerprint}"',
         round_seconds=Operation.round_seconds,
         checkpoint_every=Operation.checkpoint_every,
+        common=SetAside.common,
         resamples=Evidence.resamples,
         min_cell_count=Thresholds.min_cell_count,
         min_site_patients=Thresholds.min_site_patients,

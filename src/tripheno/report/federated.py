@@ -81,8 +81,9 @@ def _write(
     """Every file, and the page."""
     protocol, solution, groups = when.protocol, found.solution, found.weighed.groups
     federation = Federation(
-        tensors, solution.axes, found.alignment_seconds, protocol.alignment, found.codes_removed
-    )
+        tensors, solution.axes, found.alignment_seconds, protocol.alignment, found.codes_removed,
+        aside=found.aside, lacks=found.lacks,
+    )  # fmt: skip
     match = list(solution.component_match) or None
     evidence = Evidence(None, prevalence, match, **weighed_in_words(found.weighed))
     made = Run(

@@ -24,6 +24,7 @@ from tripheno.report.annotations import Annotations, reviewed
 from tripheno.report.phenotypes import Phenotype, from_plain, to_plain
 from tripheno.solver.settings import Method
 from tripheno.solver.solution import Solution
+from tripheno.study.set_aside import lacks_in_words
 from tripheno.study.simulation import Federation
 from tripheno.vocabulary.axis import Axis
 
@@ -66,6 +67,9 @@ class Run:
             "sums": self.sums,
             "align": self.federation.align,
             "codes_removed": self.federation.codes_removed,
+            "set_aside": [one._asdict() for one in self.federation.aside],
+            "lacking": lacks_in_words(self.federation.lacks),
+            "left_out": dict(self.federation.left_out),
             "hospitals": self._hospitals(),
             "modes": ["patient", *(axis.mode for axis in solution.axes)],
             "shape": list(solution.shape),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tripheno.errors import DisjointCodes, SettingsError, TriphenoWarning
+from tripheno.errors import DisjointCodes, EmptyTensor, SettingsError, TriphenoWarning
 from tripheno.evaluation.comparison import dealt
 from tripheno.provenance import file_fingerprint
 from tripheno.records.traits import read_traits
@@ -24,12 +24,16 @@ class Sites(NamedTuple):
     tensors: dict[str, CountTensor]
     inputs: dict[str, str]
     traits: Traits | None
+    left_out: dict[str, str]  # hospital → why it has no cell and takes no part
 
 
 def read_sites(
     sites: Sequence[Path], hospitals: int | None, skew: float | None, seed: int
 ) -> Sites:
-    """One hospital per file, or one file dealt to several."""
+    """One hospital per file, or one file dealt to several.
+
+    A hospital that records none of a mode has no cell: it is named, and takes no part.
+    """
     if hospitals is not None and len(sites) != 1:
         raise SettingsError(
             f"--hospitals with {len(sites)} sites", fix="give one site to deal, or no --hospitals"
@@ -40,7 +44,17 @@ def read_sites(
         name: site / "events.parquet" if site.is_dir() else site
         for name, site in zip(_names(sites), sites, strict=True)
     }
-    read = {name: read_tensor(site) for name, site in zip(files, sites, strict=True)}
+    read, left_out = {}, {}
+    for name, site in zip(tuple(files), sites, strict=True):
+        try:
+            read[name] = read_tensor(site)
+        except EmptyTensor as fault:
+            if len(sites) == 1:
+                raise
+            left_out[name] = fault.what
+            del files[name]
+    if not read:
+        raise EmptyTensor("No hospital has a cell", fix="check the modes and the records read")
     inputs = {name: file_fingerprint(file) for name, file in files.items()}
     if len(set(inputs.values())) < len(inputs):
         raise SettingsError("two sites have the same content", fix="name every hospital once")
@@ -56,7 +70,7 @@ def read_sites(
         rows = dealt(tensor.patients, hospitals, skew, np.random.default_rng(seed))
         tensors = {one: tensor.select_patients(own) for one, own in rows.items()}
         traits = None if traits is None else {one: traits[name][own] for one, own in rows.items()}
-    return Sites(tensors, inputs, traits)
+    return Sites(tensors, inputs, traits, left_out)
 
 
 def check_before(tensors: Mapping[str, CountTensor], rank: int, *, dealt_out: bool) -> None:

@@ -40,7 +40,7 @@ class PeoplePerCode(Contribution):
 
 @declared(
     "objections", "codes of every mode: 0, or noise where a hospital would see a few people",
-    lambda plan: plan.counts // 2 if plan.alignment is not None else 0,
+    lambda plan: 2 * plan.counts // 3 if plan.alignment is not None else 0,
 )  # fmt: skip
 @dataclass(frozen=True)
 class Objections(Contribution):

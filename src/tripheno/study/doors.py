@@ -21,7 +21,7 @@ from tripheno.study.axes import MOST_COUNTS
 from tripheno.study.makers import Doors
 
 NO_LIMIT = 2**62
-COUNTS = 2 * MOST_COUNTS  # codes that nobody has, then those that too few have
+COUNTS = 3 * MOST_COUNTS  # codes that nobody has, that too few have, and again once some are aside
 DECLARE = ("tripheno.study.program", "tripheno.privacy.audit", "tripheno.privacy.faults")
 
 

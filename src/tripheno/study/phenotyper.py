@@ -16,7 +16,7 @@ from tripheno.errors import BadShape, NotFittedError, SettingsError, TriphenoWar
 from tripheno.evaluation.grades import Graded
 from tripheno.exchange.communicator import Communicator, in_clear
 from tripheno.privacy.prevalence import MIN_CELL
-from tripheno.protocol.agreed import MOST_RESAMPLES
+from tripheno.protocol.agreed import MOST_RESAMPLES, SetAside
 from tripheno.solver.fit import fit
 from tripheno.solver.frozen import FrozenPhenotypes
 from tripheno.solver.guides import as_guides
@@ -35,6 +35,7 @@ from tripheno.study.alignment import align
 from tripheno.study.axes import Tensors
 from tripheno.study.evidence import seeded_lots, weigh
 from tripheno.study.makers import Maker, SumsKind
+from tripheno.study.set_aside import Aside
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import leading_positions, unit_columns
 
@@ -111,6 +112,8 @@ class Phenotyper:
         Seed of starts, masks and resamples.
     sums : "blind", "plain" or None, default None
         How contributions are added; None is blind from three hospitals on.
+    set_aside : SetAside, default SetAside()
+        Which codes take no part: carriers of drugs, and codes that nearly every patient has.
     resamples : int, default 0
         Resamples of the patients, at most 50, from which ``grades_`` are made; 0 makes none.
 
@@ -123,6 +126,8 @@ class Phenotyper:
     ``grades_`` : tuple
         What speaks for each phenotype: ``grade``, ``resamples``, ``effective_patients``; empty
         without resamples.
+    ``set_aside_`` : tuple
+        Codes that took no part: mode, code and why.
     ``history_``, ``n_iter_``, ``axes_``, ``guided_``, ``solution_``
         A line per iteration, their number, the axes of the modes, guide → phenotype, and all of it.
     """
@@ -158,6 +163,7 @@ class Phenotyper:
     track_rmse: bool = False
     random_state: int = 0
     sums: SumsKind | None = None
+    set_aside: SetAside = SetAside()  # noqa: RUF009
     resamples: int = 0
 
     def fit(self, hospitals: Sequence[Any], y: None = None) -> Self:
@@ -169,8 +175,10 @@ class Phenotyper:
             raise SettingsError("There is no hospital", fix="give a list with one tensor or more")
         own = {f"hospital-{k + 1}": tensor for k, tensor in enumerate(tensors)}
         federation = Maker(self.sums, settings.seed)(tuple(own))
-        aligned, _ = align(federation, own, "vocabulary")
+        found = align(federation, own, "vocabulary", rule=self.set_aside)
+        aligned = found.tensors
         solution = fit(aligned, settings, federation)
+        self.set_aside_: tuple[Aside, ...] = found.aside
         self.solution_: Solution = solution
         self.grades_: tuple[Graded, ...] = self._grades(federation, aligned)
         self.axes_ = solution.axes

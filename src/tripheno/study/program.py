@@ -24,7 +24,7 @@ from tripheno.protocol.agreed import Protocol
 from tripheno.records.traits import nothing_known
 from tripheno.solver.fit import fit
 from tripheno.solver.loop import Watch
-from tripheno.study.alignment import align
+from tripheno.study.alignment import Aligned, align
 from tripheno.study.axes import Tensors, check_cells, with_common_labels
 from tripheno.study.evidence import (
     Lots,
@@ -36,6 +36,7 @@ from tripheno.study.evidence import (
 from tripheno.study.guides import resolved
 from tripheno.study.keys import Greeting, agree_on_end, agree_on_keys
 from tripheno.study.result import RESULT, Findings, released
+from tripheno.study.set_aside import Aside, Lacking
 from tripheno.study.store import RunStore
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
@@ -104,7 +105,8 @@ def conduct(study: Study) -> Findings:
     digest = _meet(study)
     occasion.met()
     occasion.say("all hospitals are there")
-    tensors, removed, seconds = _axes(study, digest)
+    aligned, seconds = _axes(study, digest)
+    tensors = aligned.tensors
     sizes = {axis.mode: axis.size for axis in next(iter(tensors.values())).axes}
     federation.resize(sizes)
     occasion.say("axes agreed on: " + ", ".join(f"{n:,} {mode}" for mode, n in sizes.items()))
@@ -122,7 +124,9 @@ def conduct(study: Study) -> Findings:
     shown = shown_positions(solution.axes, solution.factors, settings.n_components)
     approved = {name: hospital.labels for name, hospital in study.hospitals.items()}
     named = share_labels(federation, axes, shown, approved)
-    found = Findings(solution, weighed, removed, seconds, named, ranks)
+    found = Findings(
+        solution, weighed, aligned.removed, seconds, named, ranks, aligned.aside, aligned.lacks
+    )
     federation.release("result", RESULT, lambda _name: released(found, fewest))
     return replace(found, solution=replace(solution, axes=with_names(solution.axes, named)))
 
@@ -156,25 +160,28 @@ def _meet(study: Study) -> bytes:
     return roster.study
 
 
-def _axes(study: Study, digest: bytes) -> tuple[Tensors, dict[str, int], float]:
+def _axes(study: Study, digest: bytes) -> tuple[Aligned, float]:
     """The tensors on axes that all share: agreed on now, or as they were kept."""
     protocol, hospitals = study.protocol, study.hospitals
     kept = study.store.axes()
     if kept is not None:
         axes, note = kept
         taken = {name: tensor.on_axes(axes) for name, tensor in study.tensors.items()}
-        return with_common_labels(taken), note["removed"], note["seconds"]
+        aside = tuple(Aside(*one) for one in note["aside"])
+        lacks = {name: tuple(Lacking(*one) for one in some) for name, some in note["lacks"].items()}
+        return Aligned(with_common_labels(taken), note["removed"], aside, lacks), note["seconds"]
     started = time.perf_counter()
-    aligned, removed = align(
+    aligned = align(
         study.federation, dict(study.tensors), protocol.alignment,
-        fewest=protocol.thresholds.min_cell_count,
+        fewest=protocol.thresholds.min_cell_count, rule=protocol.set_aside,
         lists={listed.mode: listed.codes for listed in protocol.lists}, study=digest,
         secrets=lambda name: hospitals[name].secret, entropy=study.entropy(next(iter(hospitals))),
     )  # fmt: skip
     seconds = time.perf_counter() - started
-    axes = next(iter(aligned.values())).axes
-    study.store.save_axes(axes, {"removed": removed, "seconds": seconds})
-    return aligned, removed, seconds
+    axes = next(iter(aligned.tensors.values())).axes
+    note = {"removed": aligned.removed, "aside": aligned.aside, "lacks": aligned.lacks}
+    study.store.save_axes(axes, {**note, "seconds": seconds})
+    return aligned, seconds
 
 
 def _ranks(study: Study, tensors: Tensors) -> RankChoice | None:

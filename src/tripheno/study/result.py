@@ -24,6 +24,7 @@ from tripheno.privacy.subgroups import Group
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse, Solution
 from tripheno.study.evidence import Weighed
+from tripheno.study.set_aside import CARRIES, Aside, Lacks
 from tripheno.vocabulary.axis import Axis
 
 APART = 1e-9
@@ -54,6 +55,8 @@ class Findings:
     alignment_seconds: float
     named: Named = field(default_factory=dict)
     ranks: RankChoice | None = None
+    aside: tuple[Aside, ...] = ()
+    lacks: Lacks = field(default_factory=dict)  # of the hospitals here: it is not released
 
 
 def released(found: Findings, fewest: int) -> bytes:
@@ -81,6 +84,7 @@ def released(found: Findings, fewest: int) -> bytes:
         "restart_match": list(solution.restart_match),
         "component_match": list(solution.component_match),
         "codes_removed": found.codes_removed,
+        "aside": [[one.mode, one.why] for one in found.aside if one.why != CARRIES],
         "alignment_seconds": found.alignment_seconds,
         "ranks": None if found.ranks is None else asdict(found.ranks),
         "names": {
@@ -141,10 +145,11 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
         )  # fmt: skip
         ranks = None if told["ranks"] is None else _choice(told["ranks"])
         removed = {str(mode): int(n) for mode, n in told["codes_removed"].items()}
+        aside = tuple(Aside(str(mode), "", str(why)) for mode, why in told["aside"])
         seconds = float(told["alignment_seconds"])
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise BadMessage("a result that cannot be read", where=where) from None
-    return Findings(solution, weighed, removed, seconds, named, ranks)
+    return Findings(solution, weighed, removed, seconds, named, ranks, aside)
 
 
 def _told(count: int | None, fewest: int) -> int | None:

@@ -18,6 +18,7 @@ from tripheno.privacy.audit import AuditLog, Minutes
 from tripheno.privacy.gate import Record
 from tripheno.privacy.prevalence import MIN_CELL
 from tripheno.progress import ProgressLog, both
+from tripheno.protocol.agreed import NOTHING_ASIDE, SetAside
 from tripheno.solver.fit import fit
 from tripheno.solver.loop import costs_of
 from tripheno.solver.settings import Method, SolverSettings
@@ -27,6 +28,7 @@ from tripheno.study.axes import Tensors, check_cells
 from tripheno.study.doors import simulated_doors
 from tripheno.study.evidence import Weighed, seeded_lots, weigh
 from tripheno.study.makers import Maker, SumsKind
+from tripheno.study.set_aside import Aside, Lacks
 from tripheno.study.subgroups import Traits
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.vocabulary.alignment import AlignKind
@@ -46,6 +48,9 @@ class Federation:
     codes_removed: dict[str, int] = field(default_factory=dict)  # by mode, for small cells
     minutes: Minutes = field(default_factory=Minutes)  # what left while axes were agreed on
     traits: Traits | None = None  # age, sex, year and outcome of their patients, where known
+    aside: tuple[Aside, ...] = ()  # codes that take no part, and why
+    lacks: Lacks = field(default_factory=dict)  # hospital → what others use often and it never
+    left_out: Mapping[str, str] = field(default_factory=dict)  # hospital → why it took no part
 
     @property
     def nonzeros(self) -> int:
@@ -60,6 +65,7 @@ def assemble(
     seed: int = 0,
     insecure: bool = False,
     min_cell: int | None = None,
+    rule: SetAside = NOTHING_ASIDE,
 ) -> Federation:
     """Bring every hospital's tensor onto the axes they share, without showing code lists.
 
@@ -74,12 +80,16 @@ def assemble(
     blind = maker.of(tuple(tensors)) == "blind"
     doors = simulated_doors(tensors, own, SolverSettings(), minutes, alignment=kind, blind=blind)
     federation = maker(tuple(tensors), doors)
-    aligned, removed = align(
-        federation, dict(tensors), kind, fewest=min_cell or 1, seed=seed, insecure=insecure
-    )
-    axes = next(iter(aligned.values())).axes
+    aligned = align(
+        federation, dict(tensors), kind,
+        fewest=min_cell or 1, rule=rule, seed=seed, insecure=insecure,
+    )  # fmt: skip
+    axes = next(iter(aligned.tensors.values())).axes
     seconds = time.perf_counter() - started
-    return Federation(aligned, axes, seconds, kind, removed, minutes)
+    return Federation(
+        aligned.tensors, axes, seconds, kind, aligned.removed, minutes,
+        aside=aligned.aside, lacks=aligned.lacks,
+    )  # fmt: skip
 
 
 Announce = Callable[[Method, Iteration], None]

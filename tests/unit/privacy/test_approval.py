@@ -94,7 +94,7 @@ def test_preview_writes_manifest_summary_and_the_very_bytes_of_round_one(home):
         assert (folder / "local" / sample.file).stat().st_size == sample.bytes
     assert {sample.message for sample in manifest.round_one} == {
         "identity", "announce", "shares", "confirm", "tokens-passed", "tokens", "people",
-        "objections", "totals", "lengths",
+        "objections", "common", "totals", "lengths",
         "normal-equations", "review", "measures", "effective", "carriers", "end", "labels",
         "result",
     }  # fmt: skip

@@ -67,16 +67,15 @@ def attack_alignment(kind: AlignKind, lists: Lists, seed: int) -> tuple[Claims, 
     view = View(names, "blind" if len(names) >= FEWEST else "plain", seed)
     own = {name: _one_with_all(lists[name]) for name in names}
     secret = from_seed(seed, "attack/tokens")
-    aligned, _ = align(
-        view.tap, own, kind, lists=public, study=STUDY, secrets=secret, entropy=secret
-    )
+    aligned = align(view.tap, own, kind, lists=public, study=STUDY, secrets=secret, entropy=secret)
     if kind == "vocabulary":
         return (
             _count(_opened_slots(view, public), lists),
             _count(_counts_less_own(view, public), lists),
         )
     places = {
-        name: {axis.mode: axis.known for axis in tensor.axes} for name, tensor in aligned.items()
+        name: {axis.mode: axis.known for axis in tensor.axes}
+        for name, tensor in aligned.tensors.items()
     }
     own_part = exponent_of(secret(names[0]), STUDY)
     coordinator = _opened_tokens(view, public, own_part)

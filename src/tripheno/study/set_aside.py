@@ -1,0 +1,160 @@
+"""Codes that say nothing about a disease are set aside; what a hospital lacks is named.
+
+Carriers (saline, flushes, bags, dextrose as a diluent) are marked by the records, so every hospital
+drops its own before axes are agreed on: no message. A code that nearly every patient of the network
+has is found in a sum, counted in whole steps of the threshold and only for codes that enough people
+have. From the same sum a hospital sees, at home, which codes the others use often and it never
+does: its zero there may be missing records, not missing disease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tripheno.errors import NothingLeft
+from tripheno.exchange.communicator import Communicator
+from tripheno.exchange.messages import Contribution
+from tripheno.exchange.registry import CODES, declared, shaped
+from tripheno.protocol.agreed import SetAside
+from tripheno.records.drugs import CARRIER
+from tripheno.study.axes import Tensors, restricted
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.vocabulary.axis import Axis
+
+ENOUGH = 50  # patients: in fewer, "nearly every patient" says little
+OFTEN = 0.2  # share of the others' patients from which a code is often used
+CARRIES = "only carries a drug"
+
+
+class Aside(NamedTuple):
+    """A code that takes no part, and why; its name is empty where it is not known here."""
+
+    mode: str
+    name: str
+    why: str
+
+
+class Lacking(NamedTuple):
+    """A code that no patient of a hospital has, and the share of the others' patients who do."""
+
+    mode: str
+    name: str
+    share: float
+
+
+Lacks = dict[str, tuple[Lacking, ...]]
+
+
+@declared(
+    "common", "codes of every mode: people who have it, in steps of the threshold; patients",
+    lambda plan: int(plan.alignment is not None),
+)  # fmt: skip
+@dataclass(frozen=True)
+class PeopleInSteps(Contribution):
+    """How many patients have a cell, and of them how many have each code, rounded down."""
+
+    patients: float
+    people: tuple[np.ndarray, ...] = shaped(CODES)
+
+
+def without_carriers(tensors: Tensors) -> tuple[Tensors, tuple[Aside, ...]]:
+    """Every hospital without the codes that its records mark as carriers."""
+    found: Tensors = {}
+    aside: dict[Aside, None] = {}
+    for name, tensor in tensors.items():
+        stays = [_no_carrier(axis) for axis in tensor.axes]
+        for axis, keep in zip(tensor.axes, stays, strict=True):
+            if not keep.any():
+                raise NothingLeft("every code is a carrier", where=f"{name}, {axis.mode}")
+            for place in np.flatnonzero(~keep):
+                aside[Aside(axis.mode, axis.name(int(place)), CARRIES)] = None
+        found[name] = _on_fewer(tensor, stays)
+    return found, tuple(sorted(aside))
+
+
+def _no_carrier(axis: Axis) -> np.ndarray:
+    codes = axis.codes or ("",) * axis.size
+    return np.array([not (code or "").startswith(CARRIER) for code in codes], dtype=bool)
+
+
+def _on_fewer(tensor: CountTensor, stays: list[np.ndarray]) -> CountTensor:
+    if all(keep.all() for keep in stays):
+        return tensor
+    fewer = [axis.kept(keep) for axis, keep in zip(tensor.axes, stays, strict=True)]
+    return restricted(tensor, fewer)
+
+
+def without_common(
+    federation: Communicator, tensors: Tensors, rule: SetAside, fewest: int
+) -> tuple[Tensors, tuple[Aside, ...], Lacks]:
+    """Tensors without codes that too many of all patients have, and which hospital lacks what.
+
+    The axes hold only codes that enough people have, so the sum shows no small count.
+    """
+    people = {name: tensor.people_at_positions() for name, tensor in tensors.items()}
+    own = {name: _in_steps(tensor, people[name], fewest) for name, tensor in tensors.items()}
+    total = federation.sum("common", lambda name: own[name]).value
+    axes = next(iter(tensors.values())).axes
+    shares = [some / max(total.patients, 1.0) for some in total.people]
+    stays = [
+        _uncommon(axis, share, rule.common if total.patients >= ENOUGH else 1.0)
+        for axis, share in zip(axes, shares, strict=True)
+    ]
+    aside = tuple(
+        Aside(axis.mode, _known(axis, int(place)), f"{share[place]:.0%} of patients have it")
+        for axis, share, keep in zip(axes, shares, stays, strict=True)
+        for place in np.flatnonzero(~keep)
+    )
+    lacks = {
+        name: _lacking(axes, total, mine.patients, [
+            keep & (own_people == 0) for keep, own_people in zip(stays, people[name], strict=True)
+        ])
+        for name, mine in own.items()
+    }  # fmt: skip
+    found = {name: _on_fewer(tensor, stays) for name, tensor in tensors.items()}
+    if aside:
+        federation.resize({axis.mode: axis.size for axis in next(iter(found.values())).axes})
+    return found, aside, {name: some for name, some in lacks.items() if some}
+
+
+def _in_steps(tensor: CountTensor, people: list[np.ndarray], fewest: int) -> PeopleInSteps:
+    """Patients with a cell, and people per code in whole steps of the threshold."""
+    patients = float((np.diff(tensor.cells.starts) > 0).sum())
+    return PeopleInSteps(patients, tuple(counts // fewest * fewest for counts in people))
+
+
+def _uncommon(axis: Axis, share: np.ndarray, most: float) -> np.ndarray:
+    """Positions that stay: all where codes have no names, or where none would be left."""
+    keep = np.asarray(share <= most)
+    return keep if axis.codes is not None and keep.any() else np.ones(axis.size, dtype=bool)
+
+
+def _lacking(
+    axes: tuple[Axis, ...], total: PeopleInSteps, own_patients: float, absent: list[np.ndarray]
+) -> tuple[Lacking, ...]:
+    """Codes absent here that at least ``OFTEN`` of the others' patients have."""
+    others = total.patients - own_patients
+    if others <= 0:
+        return ()
+    return tuple(
+        Lacking(axis.mode, _known(axis, int(place)), float(people[place] / others))
+        for axis, people, none in zip(axes, total.people, absent, strict=True)
+        for place in np.flatnonzero(none & (people >= OFTEN * others))
+    )
+
+
+def _known(axis: Axis, place: int) -> str:
+    """A code's name, where this process knows it."""
+    return axis.name(place) if axis.codes is not None and axis.codes[place] is not None else ""
+
+
+def lacks_in_words(lacks: Mapping[str, tuple[Lacking, ...]]) -> dict[str, list[dict[str, object]]]:
+    """For `run.json` and the page."""
+    return {
+        name: [{**one._asdict(), "share": round(one.share, 3)} for one in some]
+        for name, some in lacks.items()
+    }

@@ -1,0 +1,122 @@
+"""Which codes take no part, and which a hospital lacks that the others use often."""
+
+import numpy as np
+import pytest
+
+from tripheno.errors import NothingLeft
+from tripheno.exchange.communicator import in_clear
+from tripheno.protocol.agreed import Protocol, SetAside, protocol_hash
+from tripheno.records.events import CountingRule
+from tripheno.solver.settings import SolverSettings
+from tripheno.study.alignment import align
+from tripheno.study.phenotyper import Phenotyper
+from tripheno.study.simulation import assemble
+from tripheno.tensor.count_tensor import CountTensor
+from tripheno.vocabulary.axis import Axis
+
+SALINE = "carrier:sodium chloride"
+
+
+def hospital(drugs, patients=40):
+    """Every patient has one diagnosis of two, and drugs: name → which patients have it."""
+    cells = [
+        (i, j, i % 2) for j, has in enumerate(drugs.values()) for i in range(patients) if has(i)
+    ]
+    axes = (Axis("medication", len(drugs), tuple(drugs)), Axis("diagnosis", 2, ("a", "b")))
+    tensor = CountTensor.from_cells(
+        np.array(cells), np.ones(len(cells)), shape=(patients, len(drugs), 2)
+    )
+    return CountTensor(axes, tensor.cells)
+
+
+def network():
+    """Two with saline and heparin, which everybody has; one whose half have digoxin, two none."""
+    usual = {
+        SALINE: lambda i: i % 3 == 0,
+        "heparin": lambda _i: True,
+        "insulin": lambda i: i % 4 == 0,
+        "rare": lambda i: i == 0,
+    }
+    return {
+        "north": hospital({**usual, "digoxin": lambda i: i % 2 == 0}),
+        "south": hospital({**usual, "digoxin": lambda i: i % 4 == 1}),
+        "west": hospital({name: has for name, has in usual.items() if name != "rare"}),
+    }
+
+
+@pytest.mark.parametrize("kind", ["tokens", "vocabulary"])
+def test_carriers_and_codes_of_nearly_everybody_take_no_part_and_are_listed(kind):
+    federation = assemble(network(), kind, rule=SetAside())
+    assert set(federation.axes[0].known.values()) == {"insulin", "digoxin", "rare"}
+    assert [one.why for one in federation.aside] == [
+        "only carries a drug",
+        "100% of patients have it",
+    ]
+    assert [one.name for one in federation.aside] == [SALINE, "heparin"]
+
+
+def test_every_code_takes_part_where_the_rule_says_so():
+    kept = assemble(network(), rule=SetAside(carriers=False, common=1.0))
+    assert kept.axes[0].size == 5
+    assert kept.aside == ()
+
+
+def test_a_hospital_that_lacks_what_others_use_often_is_named_and_no_other():
+    federation = assemble(network(), rule=SetAside())
+    ((hospital_name, codes),) = federation.lacks.items()
+    assert hospital_name == "west"
+    assert [(one.mode, one.name) for one in codes] == [("medication", "digoxin")]
+    assert codes[0].share == pytest.approx(30 / 80)  # `rare` is lacked too, and not often used
+
+
+def test_people_are_counted_in_steps_of_the_threshold_and_small_codes_not_at_all():
+    heard = {}
+
+    class Listening:
+        def __init__(self, federation):
+            self._federation = federation
+
+        def __getattr__(self, name):
+            return getattr(self._federation, name)
+
+        def sum(self, step, contribute, **more):
+            if step == "common":
+                heard.update({name: contribute(name) for name in self._federation.hospitals})
+            return self._federation.sum(step, contribute, **more)
+
+    tensors = network()
+    align(Listening(in_clear(tensors)), tensors, "vocabulary", fewest=11, rule=SetAside())
+    assert {len(one.people[0]) for one in heard.values()} == {2}  # `rare` and `digoxin` went before
+    for one in heard.values():
+        assert all((people % 11 == 0).all() for people in one.people)
+    assert heard["south"].people[0].tolist() == [33.0, 0.0]  # 40 and 10 people
+
+
+def test_few_patients_and_codes_without_names_keep_everything():
+    everybody = {"heparin": lambda _i: True, "insulin": lambda i: i % 2 == 0}
+    few = {"one": hospital(everybody, 20), "two": hospital(everybody, 20)}
+    assert assemble(few, rule=SetAside()).aside == ()
+    nameless = CountTensor.from_cells(
+        np.column_stack([np.repeat(np.arange(60), 2), np.tile([0, 1], 60), np.tile([0, 1], 60)]),
+        np.ones(120),
+    )
+    assert assemble({"one": nameless}, rule=SetAside()).aside == ()
+
+
+def test_a_hospital_with_carriers_alone_is_refused_by_name():
+    only = {"north": hospital({SALINE: lambda _i: True})}
+    with pytest.raises(NothingLeft, match="every code is a carrier · north, medication"):
+        assemble(only, rule=SetAside())
+
+
+def test_the_rule_is_part_of_what_hospitals_agree_on():
+    agreed = Protocol("study", CountingRule(), SolverSettings())
+    other = Protocol("study", CountingRule(), SolverSettings(), set_aside=SetAside(common=0.8))
+    assert protocol_hash(agreed) != protocol_hash(other)
+
+
+@pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
+def test_a_phenotyper_sets_aside_by_default_and_says_what():
+    fitted = Phenotyper(2, starts=1, max_iter=5, tol=1e-3).fit(list(network().values()))
+    assert [one.name for one in fitted.set_aside_] == [SALINE, "heparin"]
+    assert "heparin" not in fitted.get_feature_names_out("medication")
