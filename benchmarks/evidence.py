@@ -19,6 +19,7 @@ import numpy as np
 
 from tripheno.evaluation.grades import graded, likeness, near_best
 from tripheno.evaluation.intervals import bootstrap_weights
+from tripheno.exchange.communicator import in_clear
 from tripheno.records.eicu import EICU
 from tripheno.records.events import CountingRule, read_events
 from tripheno.records.ingest import ingest
@@ -98,7 +99,8 @@ def main(words: list[str]) -> None:
     print("|---|---|---:|---:|---:|---|")
     for name in words[2:] or DATA:
         tensors = hospitals_of(name, root)
-        bound = influence.median_norm(sum(influence.norm_bins(t) for t in tensors))
+        named = {str(n): tensor for n, tensor in enumerate(tensors)}
+        bound = influence.common_bound(in_clear(named), "", named)
         for kind in ("bounded", "none"):
             own = tensors
             if kind == "bounded":
