@@ -23,7 +23,7 @@ from tripheno.cli.simulate import AlignChoice, MethodChoice, SumsChoice
 from tripheno.errors import TriphenoWarning
 
 if TYPE_CHECKING:
-    from tripheno.lab.attacks.suite import Finding
+    from tripheno.lab.attacks.finding import Finding
     from tripheno.lab.self_attack import Question
     from tripheno.solver.settings import Method
 
@@ -42,14 +42,18 @@ def attack(
     align: Annotated[AlignChoice | None, typer.Option(help="Another alignment.")] = None,
     hospitals: Annotated[int | None, typer.Option(help="Another number.", min=2)] = None,
     seed: Annotated[int, typer.Option(help="Seed of hospitals and attacks.", min=0)] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Without the network of 38,000 patients.")
+    ] = False,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder for attack.json and attack.svg.")
     ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """Attack such a run as coordinator and as hospital; exit 1 if more is found than is said."""
+    from tripheno.lab.attacks.peers import SIZES, attack_as_peer
     from tripheno.lab.attacks.suite import attack as run
-    from tripheno.lab.self_attack import arena_of, synthetic_hospitals
+    from tripheno.lab.self_attack import arena_of, network_of, synthetic_hospitals
 
     question = _changed(_question(target), method, sums, align, hospitals, seed)
     setup = question.configuration
@@ -67,6 +71,13 @@ def attack(
         arena = arena_of(tensors, seed, min_cell=question.min_cell, described=described)
         progress.say(arena.described)
         findings = run(setup, arena, progress.say)
+        findings += attack_as_peer(
+            arena.inside,
+            lambda size: network_of(size, seed),
+            seed,
+            progress.say,
+            SIZES[:-1] if quick else SIZES,
+        )
     result = _result(question, arena.described, findings)
     if out_dir is not None:
         _write(out_dir, result, findings)
@@ -157,12 +168,15 @@ def _show(result: dict[str, Any], findings: list[Finding], folder: Path | None) 
     shown = table("", {**headings, "Recovered": False})
     for one in findings:
         shown.add_row(
-            one.attack, one.by, one.setup, _in_words(one), one.note,
+            one.attack, one.by, one.setup, _in_words(one),
+            " · ".join(filter(None, (one.note, one.expect and f"expected: {one.expect}"))),
             Text("as said" if one.said else "YES", style="red") if one.succeeded else "no",
         )  # fmt: skip
     console.print(shown)
     if result["ok"]:
-        console.print("\nNothing of one hospital was recovered in the configuration under test.")
+        console.print(
+            "\nNothing was recovered in the configuration under test beyond what is said."
+        )
     else:
         console.print(
             Text("\nRecovered in the configuration under test:", style="red"),
@@ -174,9 +188,11 @@ def _show(result: dict[str, Any], findings: list[Finding], folder: Path | None) 
 
 def _in_words(one: Finding) -> str:
     if one.unit == "error":
-        return f"error {one.value:.1e}"
+        null = "" if one.null_control is None else f", null {one.null_control:.1e}"
+        return f"error {one.value:.1e}{null}"
     span = "" if one.low is None else f" ({one.low:.2f} to {one.high:.2f})"
     if one.unit == "AUC":
         return f"AUC {one.value:.2f}{span}, null {one.null_control:.2f}"
     beside = "" if one.chance is None else f", chance {100 * one.chance:.0f} %"
-    return f"{100 * one.value:.0f} %{span}{beside}"
+    null = "" if one.null_control is None else f", null {100 * one.null_control:.0f} %"
+    return f"{100 * one.value:.0f} %{span}{beside}{null}"

@@ -126,7 +126,7 @@ def simulate(
     ] = 16,
     influence: Annotated[
         InfluenceChoice,
-        typer.Option(help="Bounded: no patient counts for more than the median one."),
+        typer.Option(help="Bounded: no patient counts for more than the typical one."),
     ] = InfluenceChoice.bounded,
     track_rmse: Annotated[
         bool,

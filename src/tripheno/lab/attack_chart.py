@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 
-from tripheno.lab.attacks.suite import FIRST_VERSION, LESS_OWN, PAPER, Finding
+from tripheno.lab.attacks.finding import SHIPPED, Finding
+from tripheno.lab.attacks.suite import FIRST_VERSION, LESS_OWN, PAPER
 from tripheno.report.charts import BLUE, INK, ORANGE, SOFT, _data, _styled
 
 GROUPS = ("polynomial", "tokens", "vocabulary")
@@ -20,6 +22,7 @@ def attack_chart(findings: Sequence[Finding], under_test: str) -> alt.Chart:
     guessing gives, thin lines 95 % intervals.
     """
     colours = {PAPER: ORANGE, FIRST_VERSION: SOFT, under_test: BLUE}
+    findings = [replace(one, setup=under_test) if one.setup == SHIPPED else one for one in findings]
     rows = [row for one in findings if (row := _row(one, colours)) is not None]
     order = list(dict.fromkeys(row["attack"] for row in rows))
     x = alt.X("recovered:Q", title="Recovered", scale=alt.Scale(domain=[0, 1]))

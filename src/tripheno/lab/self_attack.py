@@ -7,7 +7,7 @@ attacked is the configuration of a run or a study, on hospitals whose data lie h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,16 @@ def synthetic_hospitals(hospitals: int, seed: int) -> dict[str, CountTensor]:
         return tensors
     together = pooled(list(assemble(tensors, seed=seed).tensors.values()))
     return share_out(together, hospitals, None, np.random.default_rng(seed))
+
+
+def network_of(patients: int, seed: int) -> dict[str, CountTensor]:
+    """The demo's hospitals with so many patients together, on common axes."""
+    settings = demo_settings(seed)
+    now = sum(settings.patients_per_hospital)
+    sizes = tuple(round(n * patients / now) for n in settings.patients_per_hospital)
+    network = synthetic_network(replace(settings, patients_per_hospital=sizes))
+    tensors = {h.name: CountTensor.from_events(h.events) for h in network.hospitals}
+    return assemble(tensors, "vocabulary", seed=seed).tensors
 
 
 def arena_of(

@@ -13,6 +13,9 @@ from tripheno.records.events import counting_rule, read_events
 from tripheno.records.traits import read_traits
 from tripheno.tensor.count_tensor import CountTensor
 
+PATIENTS_PER_RESAMPLE = 2
+"""With as many resamples as patients, totals show single patients' rows, whatever the weights."""
+
 
 def own_tensor(protocol: Protocol, site: Site) -> CountTensor:
     """A hospital's tensor as the study counts it: patients and codes that have a cell.
@@ -29,12 +32,14 @@ def own_tensor(protocol: Protocol, site: Site) -> CountTensor:
             fix="ingest again with the study's modes and window",
         )
     tensor = CountTensor.from_events(events, rule=protocol.rule).drop_unused()
-    fewest = site.thresholds(protocol).min_site_patients
+    resampled = PATIENTS_PER_RESAMPLE * protocol.evidence.resamples
+    fewest = max(site.thresholds(protocol).min_site_patients, resampled)
     if tensor.patients < fewest:
         raise SiteTooSmall(
             f"fewer than {fewest} patients take part here",
             where=site.name,
-            fix="lower thresholds.min_site_patients in site.toml if your privacy officer agrees",
+            fix="lower thresholds.min_site_patients in site.toml if your privacy officer agrees, "
+            "but not below twice the study's evidence.resamples",
         )
     return tensor
 

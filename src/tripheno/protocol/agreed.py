@@ -208,6 +208,7 @@ def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:
     file = SettingsFile(path, BadProtocol, layers)
     rule, solver = _rule(file), _solver(file)
     alignment: AlignKind = file.take("alignment.mode", one_of(ALIGNMENTS), "tokens")
+    cell = file.take("thresholds.min_cell_count", whole(1), Thresholds.min_cell_count)
     protocol = Protocol(
         study=file.need("study.name", text, ""),
         rule=rule,
@@ -215,7 +216,7 @@ def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:
         alignment=alignment,
         lists=_lists(file, rule, alignment),
         thresholds=Thresholds(
-            file.take("thresholds.min_cell_count", whole(1), Thresholds.min_cell_count),
+            cell,
             file.take("thresholds.min_site_patients", whole(1), Thresholds.min_site_patients),
         ),
         set_aside=_set_aside(file),
@@ -226,7 +227,7 @@ def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:
         ),
         members=_members(file),
         coordinator=file.take("coordinator.fingerprint", fingerprint_text, ""),
-        evidence=_evidence(file),
+        evidence=_evidence(file, cell),
         allow_two=file.take("study.allow_two", truth, False),
         accept_division_leak=file.take("study.accept_division_leak", truth, False),
         test=file.take("study.test", truth, False),
@@ -302,15 +303,23 @@ def _guides(file: SettingsFile) -> tuple[Guide, ...]:
         return ()
 
 
-def _evidence(file: SettingsFile) -> Evidence:
-    """[evidence]: resamples, and ranks as a list of whole numbers."""
+def _evidence(file: SettingsFile, cell: int) -> Evidence:
+    """[evidence]: resamples, and ranks as a list of whole numbers.
+
+    With as many resamples as people behind a code, a combination of the totals shows one person's
+    row, whatever the weights: there are fewer of them than of people.
+    """
     ranks: tuple[int, ...] = ()
     ranks = file.take("evidence.ranks", wholes(1), ranks)
-    return Evidence(
-        file.take("evidence.resamples", whole(0, MOST_RESAMPLES), Evidence.resamples),
-        ranks,
-        file.take("evidence.subgroups", truth, Evidence.subgroups),
-    )
+    usual = min(Evidence.resamples, cell - 1)
+    resamples = file.take("evidence.resamples", whole(0, MOST_RESAMPLES), usual)
+    if resamples >= cell:
+        file.fault(
+            "evidence.resamples",
+            f"evidence.resamples {resamples}: fewer than thresholds.min_cell_count ({cell}), or "
+            "their totals show single people",
+        )
+    return Evidence(resamples, ranks, file.take("evidence.subgroups", truth, Evidence.subgroups))
 
 
 def _lists(file: SettingsFile, rule: CountingRule, alignment: str) -> tuple[CodeList, ...]:

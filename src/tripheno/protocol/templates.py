@@ -43,7 +43,7 @@ method = "{method}"      # exact; trip is the paper's; local shows each hospital
 # max_iter = {max_iter}
 # tol = {tol}
 # starts = {starts}                   # of the tournament; 1: one random start
-# influence = "{influence}"         # no patient counts for more than the median one; or none
+# influence = "{influence}"         # no patient counts for more than the typical one; or none
 # bias = false
 
 # [penalties]

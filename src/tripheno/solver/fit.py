@@ -30,7 +30,7 @@ def fit(
 
     With ``starts`` > 1 a tournament finds where to begin, and the result says how well its
     finalists agree: phenotypes that come and go with the start deserve less trust. With
-    ``influence`` bounded no patient counts for more than the median one.
+    ``influence`` bounded no patient counts for more than the typical one.
     """
     federation = federation or in_clear(tensors)
     bound = None

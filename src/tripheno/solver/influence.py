@@ -1,8 +1,10 @@
 """How much one patient may count: slices longer than a bound are scaled down to it.
 
 A patient who stayed for months has thousands of cells and would be a phenotype alone. The bound is
-the median length ‖O_i‖ over all hospitals, found from a sum of bins; w_i = min(1, bound/‖O_i‖)² is
-a weight of the tensor (`with_weights`), for row solves do not care about a patient's scale.
+the typical length ‖O_i‖ over all hospitals, their geometric mean: it comes of one number summed
+over all patients. (The median would come of counts by length, where one long stay is a count of
+one.) w_i = min(1, bound/‖O_i‖)² is a weight of the tensor (`with_weights`), for row solves do not
+care about a patient's scale.
 """
 
 from __future__ import annotations
@@ -12,11 +14,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from tripheno.exchange.communicator import Communicator
-from tripheno.solver.messages import LENGTH_BINS as BINS
 from tripheno.solver.messages import Lengths
 from tripheno.tensor.count_tensor import CountTensor
 
-BIN_RATIO = 2.0**0.25  # lengths of one bin differ by less than 19 %; the last bin has all above
+STEPS = 4  # of the bound in a factor of two: round-off does not move it
 
 
 def slice_norms(tensor: CountTensor) -> np.ndarray:
@@ -27,18 +28,17 @@ def slice_norms(tensor: CountTensor) -> np.ndarray:
     )
 
 
-def norm_bins(tensor: CountTensor) -> np.ndarray:
-    """What a hospital contributes: how many of its patients have a length in each bin."""
+def log_lengths(tensor: CountTensor) -> Lengths:
+    """What a hospital contributes: Σ log₂‖O_i‖, and over how many patients."""
     norms = slice_norms(tensor)
-    place = np.floor(np.log(norms[norms > 0.0]) / np.log(BIN_RATIO) + 1e-9)
-    bins = np.clip(place, 0, BINS - 1).astype(np.int64)
-    return np.bincount(bins, minlength=BINS).astype(np.float64)
+    norms = norms[norms > 0.0]
+    return Lengths(float(np.log2(norms).sum()), float(len(norms)))
 
 
 def common_bound(federation: Communicator, label: str, tensors: Mapping[str, CountTensor]) -> float:
-    """The median length of all hospitals' patients: one sum."""
-    total = federation.sum(f"{label}lengths", lambda name: Lengths(norm_bins(tensors[name]))).value
-    return median_norm(np.rint(total.bins))
+    """The typical length of all hospitals' patients: one sum."""
+    total = federation.sum(f"{label}lengths", lambda name: log_lengths(tensors[name])).value
+    return typical_norm(total)
 
 
 def with_bound(tensor: CountTensor, bound: float) -> CountTensor:
@@ -46,11 +46,11 @@ def with_bound(tensor: CountTensor, bound: float) -> CountTensor:
     return tensor.with_weights(tensor.cells.each_weight * influence_weights(tensor, bound))
 
 
-def median_norm(total: np.ndarray) -> float:
-    """The bound, from the summed bins: the lower edge of the median's bin."""
-    if not total.any():
+def typical_norm(total: Lengths) -> float:
+    """The bound: the geometric mean, to the nearest quarter of a factor of two."""
+    if total.patients < 1.0:
         return 1.0
-    return float(BIN_RATIO ** np.searchsorted(np.cumsum(total), total.sum() / 2.0))
+    return float(2.0 ** (np.rint(STEPS * total.log_length / total.patients) / STEPS))
 
 
 def influence_weights(tensor: CountTensor, bound: float) -> np.ndarray:

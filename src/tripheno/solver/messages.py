@@ -17,7 +17,6 @@ REVIEW = (
     "dual_norm",
     "singular",
 )
-LENGTH_BINS = 64
 REVIEW_BITS = 20  # the first review is of nothing, the next of the whole data
 
 
@@ -40,14 +39,15 @@ class Totals(Contribution):
 
 
 @declared(
-    "lengths", "none: how many patients' records have each length, all hospitals together",
+    "lengths", "none: the mean logarithm of all patients' record lengths together",
     lambda plan: plan.fits if plan.bounded else 0,
 )  # fmt: skip
 @dataclass(frozen=True)
 class Lengths(Contribution):
-    """How many patients have a record of each length, in bins; the bound is the median's."""
+    """Σ log₂‖O_i‖ and over how many patients: no length is counted, so none is counted once."""
 
-    bins: np.ndarray = shaped(LENGTH_BINS, least=REVIEW_BITS)
+    log_length: float
+    patients: float
 
 
 @declared(

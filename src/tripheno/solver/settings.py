@@ -50,7 +50,9 @@ class SolverSettings:
     max_iter: int = 100
     tol: float = 1e-6  # relative change of Ψ, twice in a row; 0 goes on to the limit
     starts: int = 16  # of the tournament that finds where to begin; 1: one random start
-    influence: Influence = "bounded"  # a patient's records count as the median's at most, or `none`
+    influence: Influence = (
+        "bounded"  # a patient's records count as the typical one's at most, or `none`
+    )
     bias: bool = False  # one more component, the same for all, that is no phenotype
 
     distinctness: float = 0.0  # λ, as the paper prints it

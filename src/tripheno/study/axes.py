@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -116,7 +116,7 @@ def without_small_cells(
         raise SettingsError(f"a smallest cell of {fewest}", fix="--min-cell must be 1 or more")
     first = next(iter(tensors.values())).axes
     for number in range(MOST_COUNTS):
-        stays = _kept(federation, tensors, fewest, f"{step}/{number}")
+        stays = kept_positions(federation, tensors, fewest, f"{step}/{number}")
         axes = next(iter(tensors.values())).axes
         for axis, keep in zip(axes, stays, strict=True):
             if not keep.any():
@@ -131,7 +131,9 @@ def without_small_cells(
     return tensors, removed
 
 
-def _kept(federation: Communicator, tensors: Tensors, fewest: int, step: str) -> list[np.ndarray]:
+def kept_positions(
+    federation: Communicator, tensors: Mapping[str, CountTensor], fewest: int, step: str
+) -> list[np.ndarray]:
     """For every mode, which positions stay: enough people, and no hospital's objection."""
     own = {
         name: [counted(people, fewest) for people in tensor.people_at_positions()]
@@ -144,21 +146,23 @@ def _kept(federation: Communicator, tensors: Tensors, fewest: int, step: str) ->
     objections = [np.zeros(len(people)) for people in totals]
     if fewest > 1 and federation.size > 1:
         asked = f"objections/{step}"
-        drawn = np.random.default_rng()  # nobody's seed: what is drawn hides who objected
 
         def objecting(name: str) -> Objections:
             pairs = zip(totals, own[name], strict=True)
-            return Objections(
-                tuple(vetoes(t, o, fewest, partial(_noise, drawn)).astype(float) for t, o in pairs)
-            )
+            return Objections(tuple(vetoes(t, o, fewest, _noise).astype(float) for t, o in pairs))
 
         objections = list(federation.sum(asked, objecting).value.objections)
     return [kept(t, o, fewest) for t, o in zip(totals, objections, strict=True)]
 
 
-def _noise(drawn: np.random.Generator, words: int) -> np.ndarray:
-    """Numbers of either sign, none of them zero: their sum says that somebody objected."""
-    return np.asarray(drawn.integers(1, 1 << 30, words) * drawn.choice([-1, 1], words))
+def _noise(words: int) -> np.ndarray:
+    """Numbers of either sign, none of them zero: their sum says that somebody objected.
+
+    From the operating system: a statistical generator's next numbers follow from those that peers
+    read in the total.
+    """
+    drawn = np.frombuffer(os.urandom(4 * words), dtype="<u4").astype(np.int64)
+    return np.asarray(((drawn >> 1) + 1) * (1 - 2 * (drawn & 1)))
 
 
 def restricted(tensor: CountTensor, axes: Sequence[Axis]) -> CountTensor:

@@ -22,6 +22,7 @@ from tripheno.study.makers import Doors
 
 NO_LIMIT = 2**62
 COUNTS = 3 * MOST_COUNTS  # codes that nobody has, that too few have, and again once some are aside
+IN_HALVES = 4  # counts and objections of each half of the patients
 DECLARE = ("tripheno.study.program", "tripheno.privacy.audit", "tripheno.privacy.faults")
 
 
@@ -82,7 +83,7 @@ def plan_of_protocol(protocol: Protocol, *, labels: bool) -> Plan:
     other = len(asked.ranks)
     return plan_of(
         solver, protocol.rule.modes, max(len(protocol.members), FEWEST),
-        alignment=protocol.alignment, counts=COUNTS,
+        alignment=protocol.alignment, counts=COUNTS + IN_HALVES * bool(other),
         fits=1 + 3 * other, resamples=asked.resamples * int(solver.method != "local"),
         ranks=tuple(dict.fromkeys((solver.n_components, *asked.ranks))),
         evidence=3 * other, labels=labels, machines=True, subgroups=asked.subgroups,

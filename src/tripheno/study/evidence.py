@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tripheno.errors import SettingsError, TriphenoWarning
+from tripheno.errors import NothingLeft, SettingsError, TriphenoWarning
 from tripheno.evaluation.grades import Graded, graded, likeness
 from tripheno.evaluation.intervals import (
     Interval,
@@ -36,6 +36,7 @@ from tripheno.solver.losses import loss_of
 from tripheno.solver.resamples import resampled
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
+from tripheno.study.axes import kept_positions, restricted
 from tripheno.study.subgroups import Traits, subgroups
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import factor_match_score
@@ -154,9 +155,10 @@ def quiet_fit(
         return fit(tensors, settings, federation, label=label, store=store)
 
 
-def halves(
-    tensors: Mapping[str, CountTensor], lots: Lots, purpose: str
-) -> tuple[dict[str, CountTensor], dict[str, CountTensor]]:
+Halves = tuple[dict[str, CountTensor], dict[str, CountTensor]]
+
+
+def halves(tensors: Mapping[str, CountTensor], lots: Lots, purpose: str) -> Halves:
     """Every hospital splits its own patients in two at random; no patient moves."""
     first, second = {}, {}
     for name, tensor in tensors.items():
@@ -165,6 +167,29 @@ def halves(
         first[name] = tensor.select_patients(np.sort(order[:middle]))
         second[name] = tensor.select_patients(np.sort(order[middle:]))
     return first, second
+
+
+def shown_in_both(federation: Communicator, parts: Halves, fewest: int, step: str) -> Halves:
+    """The halves without codes that a few people of either have: by chance it may be one.
+
+    Of a code of eleven people, each half of which has one in two hundred splits a single person,
+    the totals of that half would show that person's row.
+    """
+    if fewest <= 1:
+        return parts
+    first, second = (
+        kept_positions(federation, part, fewest, f"{step}/{n}") for n, part in enumerate(parts)
+    )
+    keep = [a & b for a, b in zip(first, second, strict=True)]
+    if not all(some.any() for some in keep):
+        raise NothingLeft(f"no code has {fewest} people in both halves", where="evidence.ranks")
+    axes = next(iter(parts[0].values())).axes
+    fewer = tuple(axis.kept(some) for axis, some in zip(axes, keep, strict=True))
+    one, other = (
+        {name: restricted(restricted(tensor, fewer), axes) for name, tensor in part.items()}
+        for part in parts
+    )
+    return one, other
 
 
 def choose_rank(
@@ -177,8 +202,12 @@ def choose_rank(
     repeats: int = 1,
     announce: Callable[[RankEvidence], None] | None = None,
     store: Store | None = None,
+    fewest: int = 1,
 ) -> RankChoice:
-    """Fit every rank over the hospitals, whole and in halves, and weigh the evidence."""
+    """Fit every rank over the hospitals, whole and in halves, and weigh the evidence.
+
+    Halves leave out codes that fewer than ``fewest`` people of one of them have.
+    """
     if not ranks:
         raise SettingsError("There is no rank to try", fix="--ranks 2:20")
     few = [name for name, tensor in tensors.items() if tensor.patients < FEWEST_TO_SPLIT]
@@ -188,10 +217,14 @@ def choose_rank(
         raise SettingsError(f"'{settings.method}' keeps no patients by hospital", fix="use exact")
     federation = federation or in_clear(tensors)
     lots = lots or seeded_lots(settings.seed)
+    splits = [
+        shown_in_both(federation, halves(tensors, lots, f"rank/{n}"), fewest, f"people/halves-{n}")
+        for n in range(repeats)
+    ]
     found = []
     for rank in ranks:
         chosen = replace(settings, n_components=rank, track_rmse=False, bias=False)
-        found.append(_weigh(tensors, chosen, federation, lots=lots, repeats=repeats, store=store))
+        found.append(_weigh(tensors, chosen, federation, splits, store))
         if announce is not None:
             announce(found[-1])
     return RankChoice(tuple(found), recommend(found))
@@ -201,9 +234,7 @@ def _weigh(
     tensors: Mapping[str, CountTensor],
     settings: SolverSettings,
     federation: Communicator,
-    *,
-    lots: Lots,
-    repeats: int,
+    splits: Sequence[Halves],
     store: Store | None,
 ) -> RankEvidence:
     """The evidence for one rank."""
@@ -211,8 +242,7 @@ def _weigh(
     label = f"rank-{rank}/"
     whole = quiet_fit(tensors, settings, federation, label, store)
     folds, alike, models = [], [], []
-    for repeat in range(repeats):
-        parts = halves(tensors, lots, f"rank/{repeat}")
+    for repeat, parts in enumerate(splits):
         pair = [
             quiet_fit(part, settings, federation, f"{label}half-{2 * repeat + n}/", store)
             for n, part in enumerate(parts)

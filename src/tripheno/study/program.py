@@ -192,7 +192,7 @@ def _ranks(study: Study, tensors: Tensors) -> RankChoice | None:
     settings = replace(protocol.solver, guides=(), starts=1)
     return choose_rank(
         tensors, protocol.evidence.ranks, settings, study.federation,
-        lots=study.lots, store=study.store,
+        lots=study.lots, store=study.store, fewest=protocol.thresholds.min_cell_count,
     )  # fmt: skip
 
 

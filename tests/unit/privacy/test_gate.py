@@ -16,7 +16,7 @@ from tripheno.privacy.faults import FAULT
 from tripheno.privacy.gate import Gate
 from tripheno.records.traits import GROUPS
 from tripheno.solver.fit import fit
-from tripheno.solver.messages import LENGTH_BINS, NormalEquations
+from tripheno.solver.messages import NormalEquations
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.doors import declare_all, plan_of, simulated_doors
 from tripheno.study.makers import Maker
@@ -203,7 +203,7 @@ def test_no_message_type_has_a_field_with_a_row_for_each_patient():
 def test_shapes_follow_from_codes_and_rank_whatever_the_patients():
     declare_all()
     sizes = Sizes((7, 5), 4, 3, stack=(9, 27, 81))
-    known = {7, 5, 4, 3, 2, 6, 4**2, 3 + SKETCH_MORE, 9, 27, 81, LENGTH_BINS, GROUPS}
+    known = {7, 5, 4, 3, 2, 6, 4**2, 3 + SKETCH_MORE, 9, 27, 81, GROUPS}
     for one in REGISTRY.values():
         for shapes in one.allowed(sizes):
             assert {size for shape in shapes.values() for size in shape} <= known, one.name

@@ -10,11 +10,11 @@ from tripheno.solver.influence import (
     effective_parts,
     effective_patients,
     influence_weights,
-    median_norm,
-    norm_bins,
+    log_lengths,
     slice_norms,
+    typical_norm,
 )
-from tripheno.solver.messages import NormalEquations, Totals
+from tripheno.solver.messages import Lengths, NormalEquations, Totals
 from tripheno.solver.method import Exact
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.settings import SolverSettings
@@ -158,11 +158,14 @@ def test_a_component_without_patients_is_named_lost():
     assert lost_components(factors, np.diag([1.0, 0.0, 2.0])) == (1,)
 
 
-def test_the_bound_is_the_median_length_over_all_hospitals_and_weights_keep_below_it():
+def test_the_bound_is_the_typical_length_over_all_hospitals_and_weights_keep_below_it():
     parts = hospitals()
-    bound = median_norm(sum(norm_bins(part) for part in parts))
+    sums = np.sum([list(log_lengths(part).arrays().values()) for part in parts], axis=0)
+    bound = typical_norm(Lengths(*sums))
     norms = np.concatenate([slice_norms(part) for part in parts])
-    assert bound <= np.median(norms[norms > 0]) <= 1.1 * bound
+    typical = np.exp(np.log(norms[norms > 0]).mean())
+    assert bound == pytest.approx(typical, rel=0.1)
+    assert 0.5 * np.median(norms) < typical < 2.0 * np.median(norms)
     weights = [influence_weights(part, bound) for part in parts]
     lengths = np.sqrt(np.concatenate(weights)) * norms
     assert lengths.max() <= bound * (1 + 1e-12)

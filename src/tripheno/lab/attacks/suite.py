@@ -6,21 +6,20 @@ A coordinator adds and must read nothing. A hospital reads totals, and takes its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tripheno.lab.attacks import people, records
 from tripheno.lab.attacks.code_lists import Lists, attack_alignment
 from tripheno.lab.attacks.equations import recover, relative_error, truth
+from tripheno.lab.attacks.finding import COORDINATOR, PEER, RECOVERED, SHIPPED, Finding
 from tripheno.lab.attacks.steering import refusals
 from tripheno.lab.attacks.view import Sums, View, watched_run
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.alignment import AlignKind
 
-RECOVERED = 1e-2  # relative error below which a matrix counts as recovered
 FOUND = 0.01  # share of codes or records above which a list counts as found
 SURE = 3.29 / 1.96  # intervals are widened by this before a guess counts as better than chance
 TARGETS = 100  # people of each hospital whose membership is guessed
@@ -29,9 +28,7 @@ ROUNDS = {"trip": 2, "exact": 24, "local": 2, "central": 2}
 LESS_OWN = "the sum less one's own"
 PAPER = "the paper's protocol, in clear"
 FIRST_VERSION = "the first version, masked"
-COORDINATOR, PEER = "coordinator", "another hospital"
 
-Unit = Literal["share", "error", "AUC"]
 Tensors = Mapping[str, CountTensor]
 
 
@@ -76,32 +73,6 @@ class Arena:
     described: str
 
 
-@dataclass(frozen=True)
-class Finding:
-    """How far one attack came."""
-
-    attack: str
-    by: str
-    setup: str
-    unit: Unit
-    value: float
-    succeeded: bool  # whether something of one hospital was recovered
-    low: float | None = None
-    high: float | None = None
-    chance: float | None = None
-    null_control: float | None = None
-    note: str = ""
-    said: bool = False  # hospitals learn this of each other, and the documentation says so
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values; an infinite error is none."""
-        plain = asdict(self)
-        plain["value"] = float(self.value) if np.isfinite(self.value) else None
-        for name in ("low", "high", "chance", "null_control"):
-            plain[name] = None if plain[name] is None else float(plain[name])
-        return {**plain, "succeeded": bool(self.succeeded)}
-
-
 def attack(
     under_test: Configuration, arena: Arena, say: Callable[[str], None] = lambda _: None
 ) -> list[Finding]:
@@ -120,7 +91,8 @@ def attack(
 
 def site_level(findings: list[Finding], under_test: str) -> list[Finding]:
     """What shows more of one hospital, in the configuration under test, than is said to."""
-    return [one for one in findings if one.setup == under_test and one.succeeded and not one.said]
+    ours = (under_test, SHIPPED)
+    return [one for one in findings if one.setup in ours and one.succeeded and not one.said]
 
 
 def _code_lists(kind: AlignKind, arena: Arena, under_test: Configuration) -> Iterator[Finding]:
