@@ -221,7 +221,7 @@ def _warn(outcome: Outcome, weights: np.ndarray, settings: SolverSettings) -> tu
         found.append(
             NotConverged(
                 f"{settings.method} did not converge: {outcome.stopped_because}. "
-                "Raise max_iter, or loosen tol."
+                "Raise max_iter."
             )
         )
     if outcome.singular:
