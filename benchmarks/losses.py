@@ -14,20 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.evidence import DATA, MIN_CELL, hospitals_of
+from benchmarks.evidence import FEWEST, RESAMPLES, SOURCES, patients_of
 from tripheno.errors import TriphenoWarning
-from tripheno.evaluation.grades import graded, likeness
-from tripheno.evaluation.intervals import bootstrap_weights
 from tripheno.exchange.communicator import in_clear
 from tripheno.solver.fit import fit
-from tripheno.solver.influence import effective_parts, effective_patients, with_bound
-from tripheno.solver.resamples import resampled
 from tripheno.solver.settings import LOSSES, SolverSettings
 from tripheno.solver.solution import Solution
+from tripheno.study.evidence import halves, seeded_lots, weigh
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import match_components
 
-RANK, RESAMPLES, STARTS = 10, 10, 8
+RANK, STARTS = 10, 8
 
 
 def found(tensors: dict[str, CountTensor], loss: str, seed: int) -> Solution:
@@ -43,59 +40,36 @@ def alike(one: Solution, other: Solution) -> np.ndarray:
     return match_components(one.factors, other.factors).similarity
 
 
-def halves(
-    tensors: dict[str, CountTensor], seed: int
-) -> tuple[dict[str, CountTensor], dict[str, CountTensor]]:
-    """Every hospital's patients in two."""
-    parts: tuple[dict[str, CountTensor], dict[str, CountTensor]] = ({}, {})
-    for k, (name, tensor) in enumerate(tensors.items()):
-        order = np.random.default_rng([seed, k]).permutation(tensor.patients)
-        for part, rows in zip(parts, np.array_split(order, 2), strict=True):
-            part[name] = tensor.select_patients(np.sort(rows))
-    return parts
-
-
-def grades(tensors: dict[str, CountTensor], solution: Solution) -> tuple[Counter[str], float]:
-    """What a study would call the phenotypes; and the median of their effective patients."""
-    assert solution.bound is not None
-    bound = {name: with_bound(tensor, solution.bound) for name, tensor in tensors.items()}
-    drawn = {
-        name: bootstrap_weights(np.random.default_rng([7, k]), tensor.patients, RESAMPLES)
-        for k, (name, tensor) in enumerate(bound.items())
-    }
-    models = resampled(in_clear(bound), bound, solution, drawn)
-    rows = solution.patient_factors
-    parts = [effective_parts(rows[name], tensor.cells.weights) for name, tensor in bound.items()]
-    effective = effective_patients(np.sum(parts, axis=0))
-    judged = graded(
-        likeness(solution.factors, models), likeness(solution.factors, solution.finalists),
-        effective, MIN_CELL,
+def line(name: str, tensors: dict[str, CountTensor], loss: str, seeds: int) -> str:
+    """What the table says of one data set and loss."""
+    whole = [found(tensors, loss, seed) for seed in range(2)]
+    pairs = [
+        alike(*(found(part, loss, seed) for part in halves(tensors, seeded_lots(seed), "halves")))
+        for seed in range(seeds)
+    ]
+    weighed = weigh(
+        in_clear(tensors), tensors, whole[0],
+        lots=seeded_lots(0), resamples=RESAMPLES, fewest=FEWEST,
     )  # fmt: skip
-    return Counter(one.grade for one in judged), float(np.median(effective))
+    grades = Counter(one.grade for one in weighed.grades)
+    return (
+        f"| {name} | {loss} | {np.mean(pairs):.2f} | {np.mean(np.array(pairs) >= 0.9):.0%} | "
+        f"{alike(*whole).mean():.2f} | {grades['stable']} / {grades['partly']} / "
+        f"{grades['unstable']} | {np.median(weighed.effective):.0f} |"
+    )
 
 
 def main(words: list[str]) -> None:
     """One line for each data set and loss."""
     root, seeds = Path(words[0]), int(words[1]) if len(words) > 1 else 3
-    print(
-        "| data | loss | halves | halves ≥ 0.9 | starts | stable / partly / unstable | effective |"
+    columns = (
+        "data | loss | halves | halves ≥ 0.9 | starts | stable / partly / unstable | effective"
     )
-    print("|---|---|---:|---:|---:|---|---:|")
-    for name in words[2:] or DATA:
-        tensors = {f"h{k}": tensor for k, tensor in enumerate(hospitals_of(name, root))}
+    print(f"| {columns} |\n|---|---|---:|---:|---:|---|---:|", flush=True)
+    for name in words[2:] or SOURCES:
+        tensors = {"all": patients_of(name, root)}
         for loss in LOSSES:
-            whole = [found(tensors, loss, seed) for seed in range(2)]
-            pairs = [
-                alike(*(found(part, loss, seed) for part in halves(tensors, seed)))
-                for seed in range(seeds)
-            ]
-            counted, effective = grades(tensors, whole[0])
-            print(
-                f"| {name} | {loss} | {np.mean(pairs):.2f} | {np.mean(np.array(pairs) >= 0.9):.0%}"
-                f" | {alike(*whole).mean():.2f} | {counted['stable']} / {counted['partly']} / "
-                f"{counted['unstable']} | {effective:.0f} |",
-                flush=True,
-            )
+            print(line(name, tensors, loss, seeds), flush=True)
 
 
 if __name__ == "__main__":

@@ -220,8 +220,7 @@ def _warn(outcome: Outcome, weights: np.ndarray, settings: SolverSettings) -> tu
     if not outcome.converged and settings.variant != "released":
         found.append(
             NotConverged(
-                f"{settings.method} did not converge: {outcome.stopped_because}. "
-                "Raise max_iter, or loosen tol."
+                f"{settings.method} did not converge: {outcome.stopped_because}. Raise max_iter."
             )
         )
     if outcome.singular:

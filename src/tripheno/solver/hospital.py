@@ -106,14 +106,15 @@ def propose(
     right += dual
     right += rules.data_weight * state.mttkrp
     own = right @ state.inverse
-    if not np.isfinite(own).all():
-        raise np.linalg.LinAlgError("the proposal is not finite")
     if state.settings.relaxation != 1.0:
         own = state.settings.relaxation * own + (1.0 - state.settings.relaxation) * shared
     state = replace(state, local_factors=_put(state.local_factors, n, own))
     assert state.gram is not None
     penalty = np.stack([omega, omega**2, np.diag(state.gram)])
-    return state, Proposal(own * omega - dual, penalty, review)
+    message = Proposal(own * omega - dual, penalty, review)
+    if not all(np.isfinite(array).all() for array in message.arrays().values()):
+        raise np.linalg.LinAlgError("the proposal is not finite")
+    return state, message
 
 
 def review(state: HospitalState, news: FactorNews) -> tuple[HospitalState, Review]:

@@ -313,10 +313,14 @@ class _Judge:
     def diverged(self) -> Diverged:
         """The run left the range in which its equations mean something."""
         fix = "check the data for counts without bound, or cap them"
+        settings = self.method.settings
         if self.method.needs_residuals:
-            corrected = self.method.settings.variant == "corrected"
-            other = "the method exact" if corrected else "the corrected variant"
-            fix = f"use {other}, or a larger consensus penalty"
+            corrected = settings.variant == "corrected"
+            fix = "use the method exact" if corrected else "use the corrected variant"
+            if settings.consensus_penalty is not None:
+                fix += ", or a larger consensus_penalty"
+            elif corrected:
+                fix += ", or a larger penalty_scale"
         return Diverged(
             f"The factors grew without bound after {len(self.history) + 1} iterations", fix=fix
         )

@@ -19,6 +19,7 @@ import numpy as np
 from tripheno.solver import starts, tournament
 from tripheno.solver.acceleration import extrapolated, no_worse
 from tripheno.solver.loop import Members, Watch
+from tripheno.solver.loss import Sums
 from tripheno.solver.losses import loss_of
 from tripheno.solver.messages import Sketch, Totals
 from tripheno.solver.settings import SolverSettings
@@ -173,9 +174,7 @@ class _Course:
                 if n == 0 and s in back:
                     continue
                 model = models[s]
-                gradient, pull = loss.gradient(model, n, sums), loss.pull(model, n, sums)
-                residual = kkt_residual(model[n], gradient, pull, smallest=loss.smallest)
-                slopes[s] = max(slopes[s], residual)
+                slopes[s] = max(slopes[s], self._residual(model, n, sums))
                 factor = loss.step(model, n, sums)
                 objectives[s] = loss.reached(model, n, sums, factor)
                 costs[s] = loss.removal_costs(model, n, sums, factor)
@@ -184,9 +183,14 @@ class _Course:
                 for own in patients.values():
                     own[s] = own[s] * lengths
         for name, own in patients.items():
-            for one, rows in zip(field.contestants, own, strict=True):
-                self.known[name, one.number] = rows
+            numbers = [(name, one.number) for one in field.contestants]
+            self.known.update(zip(numbers, own, strict=True))
         return self._after(race, field, models, objectives, costs=costs, slopes=slopes)
+
+    def _residual(self, model: Factors, n: int, sums: Sums) -> float:
+        """How far from an end a model is in one mode, before its step."""
+        gradient, pull = self.loss.gradient(model, n, sums), self.loss.pull(model, n, sums)
+        return kkt_residual(model[n], gradient, pull, smallest=self.loss.smallest)
 
     def _fitted(self, name: str, field: Tournament, models: Sequence[Factors]) -> list[np.ndarray]:
         """The patients' rows of every model, from those of the last iteration where they fit."""

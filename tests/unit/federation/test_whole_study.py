@@ -61,11 +61,14 @@ def test_a_study_finds_bit_for_bit_what_a_simulation_finds(table, method):
         assert np.array_equal(own[name], expected.patient_factors[name])
 
 
-@pytest.mark.parametrize("guided", [False, True])
-def test_tournament_guides_evidence_and_ranks_are_those_of_a_simulation(table, guided):
+@pytest.mark.parametrize("case", ["plain", "guided", "poisson"])
+def test_tournament_guides_evidence_and_ranks_are_those_of_a_simulation(table, case):
     around = table(alignment="vocabulary")
     guide = Guide("first", {"diagnosis": (tensors()["harbour"].axes[1].codes[0],)})
-    solver = replace(around.protocol.solver, starts=8, guides=(guide,) if guided else ())
+    solver = replace(
+        around.protocol.solver, starts=8, guides=(guide,) if case == "guided" else (),
+        loss="poisson" if case == "poisson" else "squared",
+    )  # fmt: skip
     around.protocol = replace(around.protocol, solver=solver, evidence=Evidence(3, (2, 3)))
     for name in around.protocol.names:
         around.sit(name)

@@ -79,6 +79,8 @@ def tournament_ends_near_the_best(number, name, method, seed):
     assert np.isfinite(found.objective)
     assert found.objective <= allowed * best(number, name)
     assert not lost
+    if found.converged:
+        assert residual(number, found) <= 2.0 * Tolerances.kkt
 
 
 def single_start_is_honest(number, name, method, seed):
