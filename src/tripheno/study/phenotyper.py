@@ -112,8 +112,10 @@ class Phenotyper:
         Seed of starts, masks and resamples.
     sums : "blind", "plain" or None, default None
         How contributions are added; None is blind from three hospitals on.
-    set_aside : SetAside, default SetAside()
-        Which codes take no part: carriers of drugs, and codes that nearly every patient has.
+    keep_carriers : bool, default False
+        Whether fluids and bags that only carry a drug take part.
+    common_share : float, default 0.9
+        Codes that a larger share of all patients has take no part; 1 keeps them all.
     resamples : int, default 0
         Resamples of the patients, at most 50, from which ``grades_`` are made; 0 makes none.
 
@@ -163,7 +165,8 @@ class Phenotyper:
     track_rmse: bool = False
     random_state: int = 0
     sums: SumsKind | None = None
-    set_aside: SetAside = SetAside()  # noqa: RUF009
+    keep_carriers: bool = False
+    common_share: float = 0.9
     resamples: int = 0
 
     def fit(self, hospitals: Sequence[Any], y: None = None) -> Self:
@@ -175,7 +178,7 @@ class Phenotyper:
             raise SettingsError("There is no hospital", fix="give a list with one tensor or more")
         own = {f"hospital-{k + 1}": tensor for k, tensor in enumerate(tensors)}
         federation = Maker(self.sums, settings.seed)(tuple(own))
-        found = align(federation, own, "vocabulary", rule=self.set_aside)
+        found = align(federation, own, "vocabulary", rule=self._rule())
         aligned = found.tensors
         solution = fit(aligned, settings, federation)
         self.set_aside_: tuple[Aside, ...] = found.aside
@@ -247,8 +250,14 @@ class Phenotyper:
         given["guides"] = as_guides(given["guides"])
         if not 0 <= given.pop("resamples") <= MOST_RESAMPLES:
             raise SettingsError(f"resamples must be 0 to {MOST_RESAMPLES}", where="Phenotyper")
-        del given["sums"]
+        for name in ("sums", "keep_carriers", "common_share"):
+            del given[name]
         return SolverSettings(**given)
+
+    def _rule(self) -> SetAside:
+        if not 0 < self.common_share <= 1:
+            raise SettingsError("common_share must lie in (0, 1]", where="Phenotyper")
+        return SetAside(not self.keep_carriers, self.common_share)
 
     def _grades(self, federation: Communicator, aligned: Tensors) -> tuple[Graded, ...]:
         """What resampled patients say of the phenotypes just found."""

@@ -8,6 +8,7 @@ from tripheno.evaluation.rank import RankEvidence, recommend
 from tripheno.exchange.communicator import in_clear
 from tripheno.solver import diagnosis
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.squared import RIDGE, SquaredLoss
 from tripheno.study.evidence import choose_rank, halves, seeded_lots
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor
@@ -24,7 +25,8 @@ def core_consistency(tensors, rows, features, federation=None):
 
 def held_out_error(tensors, features, rng, *, nonnegative, federation=None):
     federation = federation or in_clear(tensors)
-    return diagnosis.held_out_error(federation, "", tensors, features, rng, nonnegative=nonnegative)
+    loss = SquaredLoss(nonnegative)
+    return diagnosis.held_out_error(federation, "", tensors, features, rng, loss=loss)
 
 
 def dense_tensor(shape=(14, 6, 5), seed=0):
@@ -55,7 +57,7 @@ def test_held_out_error_equals_a_dense_computation():
     features = [rng.random((n, 2)) for n in dense.shape[1:]]
     part = np.random.default_rng(3).permutation(5) < 2
     error = norm = 0.0
-    ridge = diagnosis.RIDGE * np.trace(gram_of_others(features)) / 2
+    ridge = RIDGE * np.trace(gram_of_others(features)) / 2
     for seen in (part, ~part):
         product = np.einsum("jr,kr->jkr", features[0], features[1][seen]).reshape(-1, 2)
         normal = product.T @ product + ridge * np.eye(2)
