@@ -8,8 +8,8 @@ frozen, as a new patient would be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import sparse
@@ -35,6 +35,8 @@ class Cohort:
 
     tensors: dict[str, CountTensor]
     outcomes: dict[str, np.ndarray]  # bool, one a patient
+    people: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Who each row is: one person may have been a patient of several hospitals."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class Usefulness:
     auc: float
     low: float  # 95 % interval over patients
     high: float
+    gain: float  # what phenotypes found together are better by
+    gain_low: float  # 95 % interval of that, the same patients drawn for both
+    gain_high: float
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def usefulness(
     columns = dict.fromkeys(FEATURES, 0)
     for repeat in range(plan.repeats):
         rng = np.random.default_rng([plan.seed, repeat])
-        folds = {n: stratified_folds(o, plan.folds, rng) for n, o in cohort.outcomes.items()}
+        folds = folds_of(cohort, plan.folds, rng)
         for fold in range(plan.folds):
             say(f"repeat {repeat + 1} of {plan.repeats}, fold {fold + 1} of {plan.folds}")
             for name, kind, held, found in _fold(
@@ -85,7 +90,17 @@ def usefulness(
             ):
                 scores[kind][name][held] += _standard(found[0])
                 columns[kind] = max(columns[kind], found[1])
-    return [_judged(kind, columns[kind], scores[kind], cohort, plan.seed) for kind in FEATURES]
+    return _judged(columns, scores, cohort, plan.seed)
+
+
+def folds_of(cohort: Cohort, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A fold for every row, outcomes spread evenly; all rows of one person are in one fold."""
+    folds = {name: stratified_folds(o, count, rng) for name, o in cohort.outcomes.items()}
+    met: dict[str, int] = {}
+    for name, people in cohort.people.items():
+        for row, person in enumerate(people):
+            folds[name][row] = met.setdefault(person, int(folds[name][row]))
+    return folds
 
 
 def _standard(scores: np.ndarray) -> np.ndarray:
@@ -162,25 +177,49 @@ def code_indicators(tensor: CountTensor) -> sparse.csr_matrix:
 
 
 def _judged(
-    kind: str, columns: int, scores: Mapping[str, np.ndarray], cohort: Cohort, seed: int
-) -> Usefulness:
-    """The area within hospitals, and its interval by drawing patients again with replacement."""
+    columns: Mapping[str, int],
+    scores: Mapping[str, Mapping[str, np.ndarray]],
+    cohort: Cohort,
+    seed: int,
+) -> list[Usefulness]:
+    """Areas within hospitals, and intervals by drawing patients again, the same for every kind."""
     rng = np.random.default_rng([seed, 1])
-    draws = [_within(scores, cohort, rng) for _ in range(RESAMPLES)]
-    low, high = np.nanquantile(draws, [0.025, 0.975]) if scores else (np.nan, np.nan)
-    return Usefulness(kind, columns, _within(scores, cohort, None), float(low), float(high))
+    judged = {name: len(score) for name, score in scores[TOGETHER].items()}
+    whole = {name: np.arange(size) for name, size in judged.items()}
+    samples = [
+        {name: rng.integers(size, size=size) for name, size in judged.items()}
+        for _ in range(RESAMPLES if judged else 0)
+    ]
+    area = {kind: _within(scores[kind], cohort, whole) for kind in FEATURES}
+    drawn = {
+        kind: np.array([_within(scores[kind], cohort, rows) for rows in samples])
+        for kind in FEATURES
+    }
+    return [
+        Usefulness(
+            kind, columns[kind], area[kind], *_interval(drawn[kind]),
+            area[TOGETHER] - area[kind], *_interval(drawn[TOGETHER] - drawn[kind]),
+        )
+        for kind in FEATURES
+    ]  # fmt: skip
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    if not np.isfinite(values).any():
+        return float("nan"), float("nan")
+    low, high = np.nanquantile(values, [0.025, 0.975])
+    return float(low), float(high)
 
 
 def _within(
-    scores: Mapping[str, np.ndarray], cohort: Cohort, rng: np.random.Generator | None
+    scores: Mapping[str, np.ndarray], cohort: Cohort, chosen: Mapping[str, np.ndarray]
 ) -> float:
     """Mean area over hospitals, weighted by pairs of patients with and without the outcome."""
     areas, weights = [], []
-    for name, score in scores.items():
-        outcome = cohort.outcomes[name]
-        rows = np.arange(len(score)) if rng is None else rng.integers(len(score), size=len(score))
-        positives = int(outcome[rows].sum())
+    for name, rows in chosen.items():
+        score, outcome = scores[name][rows], cohort.outcomes[name][rows]
+        positives = int(outcome.sum())
         if 0 < positives < len(rows):
-            areas.append(auc(score[rows], outcome[rows]))
+            areas.append(auc(score, outcome))
             weights.append(positives * (len(rows) - positives))
     return float(np.average(areas, weights=weights)) if areas else float("nan")

@@ -41,7 +41,8 @@ def run_downstream(folder: Path, settings: PaperSettings, say: Callable[[str], N
         f"{WORDS[settings.data]} {sum(patients.values()):,} patients, {sum(came.values()):,} with "
         f"the outcome; {settings.rank} phenotypes; {plan.folds}-fold cross-validation, "
         f"{plan.repeats} times, phenotypes found inside the folds; AUC within hospitals, 95 % "
-        "intervals by drawing patients again."
+        "intervals by drawing patients again, the same ones for every kind. All rows of a person "
+        "are in one fold, at whatever hospital."
     )
     write_json(
         folder / "downstream.json",

@@ -24,13 +24,17 @@ from tripheno.records.synthetic_catalogue import (
     PHENOTYPE_NAMES,
     PlantedPhenotype,
     catalogue_weights,
-    common_codes,
     label_of,
 )
-
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
+from tripheno.records.synthetic_codes import (
+    Booleans,
+    CodeList,
+    Floats,
+    Integers,
+    as_recorded,
+    code_list,
+    popular,
+)
 
 _OPENING = np.datetime64("2008-01-01T00:00", "m")  # the day the synthetic hospitals open
 _MINUTES_PER_DAY = 1440
@@ -52,6 +56,11 @@ class SyntheticSettings:
     popularity_exponent: float = 0.8  # the background's j-th code has popularity ∝ j^(-exponent)
     code_overlap: float = 0.8  # share of the background codes that every hospital uses
     fixed_carriers: bool = False  # as many carriers as the prevalence says, not about as many
+    phenotype_overlap: float = 0.0  # how probable, against its own, are a neighbour's first codes
+    heavy_tail: float = 0.0  # spread σ of patients' visit rates (lognormal); 0: all alike
+    mislabelled: float = 0.0  # share of recorded events that carry another code of the mode
+    unrecorded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Hospital → modes or codes that it never records, whatever its patients have."""
     with_times: bool = False
     hours_per_visit: float = 48.0  # mean length of a visit, when times are wanted
     seed: int = 0
@@ -81,9 +90,13 @@ class SyntheticSettings:
     @property
     def planted(self) -> tuple[PlantedPhenotype, ...]:
         """The phenotypes given, or those of the catalogue with a case mix drawn from the seed."""
-        if self.phenotypes is not None:
-            return self.phenotypes
-        return _phenotypes_that_fit(self)
+        plain = _phenotypes_that_fit(self) if self.phenotypes is None else self.phenotypes
+        if self.phenotype_overlap == 0:
+            return plain
+        return tuple(
+            _with_neighbour(one, after, self.phenotype_overlap)
+            for one, after in zip(plain, (*plain[1:], *plain[:1]), strict=True)
+        )
 
 
 def _size_faults(settings: SyntheticSettings) -> Iterator[str]:
@@ -97,6 +110,8 @@ def _size_faults(settings: SyntheticSettings) -> Iterator[str]:
             yield f"a feature mode cannot be called {mode!r}"
         if count < 1:
             yield f"mode {mode!r} needs a code, not {count}"
+    for hospital in set(settings.unrecorded) - set(settings.names):
+        yield f"unrecorded names no hospital of the network: {hospital!r}"
     names = settings.hospital_names
     if names is not None and (len(names) != len(hospitals) or len(set(names)) != len(names)):
         yield f"{len(hospitals)} different hospital names are needed, not {list(names)}"
@@ -109,6 +124,9 @@ def _number_faults(settings: SyntheticSettings) -> Iterator[str]:
         "noise_habit": (0.0, 1.0),
         "popularity_exponent": (0.0, 10.0),
         "code_overlap": (0.0, 1.0),
+        "phenotype_overlap": (0.0, 1.0),
+        "heavy_tail": (0.0, 3.0),
+        "mislabelled": (0.0, 1.0),
         "hours_per_visit": (0.1, 100_000.0),
         "seed": (0, 2**63),
     }
@@ -158,6 +176,18 @@ def _phenotypes_that_fit(settings: SyntheticSettings) -> tuple[PlantedPhenotype,
     return tuple(chosen)
 
 
+def _with_neighbour(
+    one: PlantedPhenotype, after: PlantedPhenotype, overlap: float
+) -> PlantedPhenotype:
+    """The phenotype with the first half of another's codes too, less probable than there."""
+    weights = {}
+    for mode, own in one.weights.items():
+        theirs = list(after.weights.get(mode, {}).items())
+        borrowed = {code: overlap * w for code, w in theirs[: (len(theirs) + 1) // 2]}
+        weights[mode] = {**borrowed, **own}
+    return PlantedPhenotype(one.name, weights, one.prevalence)
+
+
 @dataclass(frozen=True)
 class SyntheticHospital:
     """One hospital's event table, and which patient truly has which phenotype."""
@@ -193,16 +223,6 @@ class SyntheticNetwork:
         return np.array(patients, dtype=np.float64) * np.array(norms, dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class _CodeList:
-    """All codes of one mode, the most popular first, and which hospital uses which."""
-
-    mode: str
-    codes: list[str]
-    used: Booleans  # hospitals × codes
-    popularity: Floats
-
-
 def synthetic_network(settings: SyntheticSettings) -> SyntheticNetwork:
     """Make up the hospitals. The same settings give the same tables, byte for byte.
 
@@ -213,45 +233,15 @@ def synthetic_network(settings: SyntheticSettings) -> SyntheticNetwork:
         1 + len(settings.patients_per_hospital)
     )
     rng = np.random.default_rng(common)
-    lists = [_code_list(settings, mode, rng) for mode in settings.modes]
+    lists = [code_list(settings, mode, rng) for mode in settings.modes]
     hospitals = [
         _hospital(settings, lists, k, np.random.default_rng(stream)) for k, stream in enumerate(own)
     ]
     return SyntheticNetwork(tuple(hospitals), settings.planted)
 
 
-def _code_list(settings: SyntheticSettings, mode: str, rng: np.random.Generator) -> _CodeList:
-    """The codes of one mode: common ones lead, then planted and invented ones mixed."""
-    count, hospitals = settings.codes_per_mode[mode], len(settings.patients_per_hospital)
-    planted = list(dict.fromkeys(code for one in settings.planted for code in one.weights[mode]))
-    common = [code for code in common_codes(mode) if code not in set(planted)]
-    common = common[: count - len(planted)]
-    invented = [f"{mode}-{j + 1:04d}" for j in range(count - len(planted) - len(common))]
-    rest = np.array([*planted, *invented], dtype=np.str_)
-    codes = [*common, *rng.permutation(rest).tolist()]
-    used = rng.random(count) < settings.code_overlap
-    used = used[None, :] | _proper_subsets(hospitals, count, rng)
-    place = {code: j for j, code in enumerate(codes)}
-    for one in settings.planted:  # a hospital that treats a disease has its codes
-        for code in one.weights[mode]:
-            used[np.array(one.prevalence) > 0, place[code]] = True
-    popularity = np.arange(1, count + 1, dtype=np.float64) ** -settings.popularity_exponent
-    return _CodeList(mode, codes, used, popularity)
-
-
-def _proper_subsets(hospitals: int, codes: int, rng: np.random.Generator) -> Booleans:
-    """For every code some hospitals that use it: at least one, and never all of several."""
-    subset = rng.random((hospitals, codes)) < 0.5
-    owner = rng.integers(hospitals, size=codes)
-    if hospitals > 1:
-        stranger = (owner + rng.integers(1, hospitals, size=codes)) % hospitals
-        subset[stranger, np.arange(codes)] = False
-    subset[owner, np.arange(codes)] = True
-    return subset
-
-
 def _hospital(
-    settings: SyntheticSettings, lists: Sequence[_CodeList], k: int, rng: np.random.Generator
+    settings: SyntheticSettings, lists: Sequence[CodeList], k: int, rng: np.random.Generator
 ) -> SyntheticHospital:
     """One hospital: who has what, who comes when and for what, what is then recorded."""
     patients = settings.patients_per_hospital[k]
@@ -260,7 +250,7 @@ def _hospital(
     if settings.fixed_carriers:  # a rank among all patients instead of a coin for each
         draws = draws.argsort(axis=0).argsort(axis=0) / patients
     memberships = draws < prevalence
-    visits = 1 + rng.poisson(settings.visits_per_patient - 1, size=patients)
+    visits = 1 + rng.poisson(_visit_rates(settings, patients, rng), size=patients)
     patient = np.repeat(np.arange(patients), visits)
     first = np.cumsum(visits) - visits
     reason = _visit_reasons(memberships, patient, rng)
@@ -271,9 +261,18 @@ def _hospital(
         noise = _background_events(settings, one, k, (patient, first), rng)
         keys += [visit * offsets[-1] + offset + code for visit, code in (planted, noise)]
     visit, code = np.divmod(np.unique(np.concatenate(keys)), offsets[-1])
+    visit, code = as_recorded(settings, lists, k, (visit, code), rng)
     time = _times(settings, patient, first, visit, rng) if settings.with_times else None
     events = _event_table(lists, patient[visit], visit, code, time)
     return SyntheticHospital(settings.names[k], events, memberships)
+
+
+def _visit_rates(
+    settings: SyntheticSettings, patients: int, rng: np.random.Generator
+) -> Floats | float:
+    """Visits beyond the first to be expected of each patient; a few have most of them."""
+    mean, spread = settings.visits_per_patient - 1, settings.heavy_tail
+    return mean * rng.lognormal(-(spread**2) / 2, spread, size=patients) if spread else mean
 
 
 def _visit_reasons(memberships: Booleans, patient: Integers, rng: np.random.Generator) -> Integers:
@@ -290,7 +289,7 @@ def _visit_reasons(memberships: Booleans, patient: Integers, rng: np.random.Gene
 
 def _phenotype_events(
     planted: Sequence[PlantedPhenotype],
-    codes: _CodeList,
+    codes: CodeList,
     reason: Integers,
     rng: np.random.Generator,
 ) -> tuple[Integers, Integers]:
@@ -308,7 +307,7 @@ def _phenotype_events(
 
 def _background_events(
     settings: SyntheticSettings,
-    codes: _CodeList,
+    codes: CodeList,
     k: int,
     visits: tuple[Integers, Integers],
     rng: np.random.Generator,
@@ -319,24 +318,13 @@ def _background_events(
     # With one event of every mode in the first visit, nobody drops out of the tensor.
     counts[first] = np.maximum(counts[first], 1)
     visit = np.repeat(np.arange(len(patient)), counts)
-    drawn = _popular(codes, k, len(visit), rng)
+    drawn = popular(codes, k, len(visit), rng)
     # Chronic patients bring the same codes again: without habits hardly a count would exceed 1.
     usual_count = max(1, round(settings.noise_per_visit))
-    usual = _popular(codes, k, len(first) * usual_count, rng)
+    usual = popular(codes, k, len(first) * usual_count, rng)
     again = rng.random(len(visit)) < settings.noise_habit
     slot = patient[visit] * usual_count + rng.integers(usual_count, size=len(visit))
     return visit, np.where(again, usual[slot], drawn)
-
-
-def _popular(codes: _CodeList, k: int, count: int, rng: np.random.Generator) -> Integers:
-    """Draw codes that hospital k uses, with their popularity."""
-    known = np.flatnonzero(codes.used[k])
-    if len(known) == 0:
-        known = np.arange(1)  # a hospital without any code of the mode still writes something down
-    steps = np.cumsum(codes.popularity[known])
-    place = np.searchsorted(steps, rng.random(count) * steps[-1], side="right")
-    drawn: Integers = known[np.minimum(place, len(known) - 1)]
-    return drawn
 
 
 def _times(
@@ -359,7 +347,7 @@ def _times(
 
 
 def _event_table(
-    lists: Sequence[_CodeList],
+    lists: Sequence[CodeList],
     patient: Integers,
     visit: Integers,
     code: Integers,

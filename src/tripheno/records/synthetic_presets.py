@@ -44,6 +44,24 @@ _DEMO_CASE_MIX: dict[str, tuple[float, ...]] = {
     "Epilepsy": (0.0, 0.0, 0.102),
 }
 
+# Twelve diseases, from common to rare, some at one hospital alone; no two as strong.
+_HARD_CASE_MIX: dict[str, tuple[float, ...]] = {
+    "Diabetes with hypertension": (0.18, 0.15, 0.13),
+    "Heart failure": (0.13, 0.15, 0.11),
+    "COPD exacerbation": (0.14, 0.10, 0.12),
+    "Chronic kidney disease": (0.10, 0.12, 0.12),
+    "Depression and anxiety": (0.10, 0.09, 0.10),
+    "Sepsis with pneumonia": (0.08, 0.09, 0.08),
+    "Decompensated cirrhosis": (0.12, 0.06, 0.0),
+    "Coronary artery disease": (0.05, 0.05, 0.06),
+    "Cystic fibrosis with pancreatic involvement": (0.0, 0.0, 0.15),
+    "Sickle cell / chronic pain crisis": (0.04, 0.04, 0.04),
+    "Lymphoma": (0.02, 0.03, 0.02),
+    "Epilepsy": (0.015, 0.01, 0.015),
+}
+# Codes that lakeside never writes down, though its patients have what they stand for.
+_HARD_UNRECORDED = ("furosemide", "401.9", "metformin", "428.0")
+
 # The two hospitals of the seed paper, after its table of phenotypes. Five diseases are everywhere,
 # cirrhosis leads at the first and cystic fibrosis at the second; four more are particular to each.
 # Every one of these stands, at its own hospital, before sickle cell, so the best model of rank ten
@@ -97,6 +115,33 @@ def demo_settings(seed: int = 0, *, with_times: bool = False) -> SyntheticSettin
         hospital_names=("northfield", "harbour", "lakeside"),
         fixed_carriers=True,
         with_times=with_times,
+        seed=seed,
+    )
+
+
+def planted_hard_settings(seed: int = 0, *, outpost: bool = False) -> SyntheticSettings:
+    """The preset *planted-hard*: what real records do to a factorisation, with the truth known.
+
+    Phenotypes share codes, a few patients have most visits, one event in twenty carries a wrong
+    code, the background is loud, and one hospital never records four codes that the others use
+    often. With ``outpost`` a fourth hospital records no diagnosis at all.
+    """
+    codes = {"medication": 120, "diagnosis": 96}
+    extra = 1 if outpost else 0
+    case_mix = {name: (*mix, *mix[:extra]) for name, mix in _HARD_CASE_MIX.items()}
+    unrecorded = {"lakeside": _HARD_UNRECORDED, "outpost": ("diagnosis",)}
+    names = ("northfield", "harbour", "lakeside", "outpost")[: 3 + extra]
+    return SyntheticSettings(
+        patients_per_hospital=(1_100, 1_000, 900, 200)[: 3 + extra],
+        codes_per_mode=codes,
+        phenotypes=_planted(case_mix, tuple(codes)),
+        hospital_names=names,
+        noise_per_visit=2.5,
+        noise_habit=0.5,
+        phenotype_overlap=0.4,
+        heavy_tail=1.0,
+        mislabelled=0.05,
+        unrecorded={name: unrecorded[name] for name in names if name in unrecorded},
         seed=seed,
     )
 

@@ -14,6 +14,7 @@ from tripheno.lab.downstream import (
     CrossValidation,
     _standard,
     code_indicators,
+    folds_of,
     usefulness,
 )
 from tripheno.lab.logistic import auc, fit_chosen, fit_logistic, stratified_folds
@@ -93,13 +94,37 @@ QUICK = SolverSettings(8, max_iter=30, starts=1)
 ONCE = CrossValidation(folds=3, repeats=1)
 
 
-def test_an_outcome_that_follows_a_phenotype_is_foretold_from_memberships(signal):
-    found = {one.features: one for one in usefulness(signal, QUICK, ONCE, silent)}
+@pytest.fixture(scope="module")
+def found(signal):
+    return {one.features: one for one in usefulness(signal, QUICK, ONCE, silent)}
+
+
+def test_an_outcome_that_follows_a_phenotype_is_foretold_from_memberships(found):
     assert set(found) == {TOGETHER, OWN, RAW}
     together = found[TOGETHER]
     assert together.low > 0.6
     assert together.low < together.auc < together.high
     assert together.columns == 8 < found[RAW].columns
+
+
+def test_gains_are_paired_and_narrower_than_intervals_apart(found):
+    own = found[OWN]
+    assert own.gain == pytest.approx(found[TOGETHER].auc - own.auc)
+    assert own.gain_low <= own.gain <= own.gain_high
+    apart = np.hypot(own.high - own.low, found[TOGETHER].high - found[TOGETHER].low)
+    assert own.gain_high - own.gain_low < apart
+    together = found[TOGETHER]
+    assert (together.gain, together.gain_low, together.gain_high) == (0, 0, 0)
+
+
+def test_a_person_of_two_hospitals_is_never_in_training_and_test():
+    rng = np.random.default_rng(3)
+    outcomes = {"a": rng.random(60) < 0.4, "b": rng.random(50) < 0.4}
+    people = {"a": [f"p{i}" for i in range(60)], "b": [f"p{i + 40}" for i in range(50)]}
+    folds = folds_of(Cohort({}, outcomes, people), 5, rng)
+    assert (folds["a"][40:] == folds["b"][:20]).all()
+    alone = folds_of(Cohort({}, outcomes), 5, np.random.default_rng(3))
+    assert (alone["a"][40:] != alone["b"][:20]).any()
 
 
 def test_an_outcome_that_follows_nothing_is_not_foretold(signal):

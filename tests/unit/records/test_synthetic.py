@@ -22,6 +22,7 @@ from tripheno.records.synthetic_catalogue import (
 from tripheno.records.synthetic_presets import (
     DEMO_RANK,
     demo_settings,
+    planted_hard_settings,
     seed_paper_settings,
     ucsd_settings,
 )
@@ -322,3 +323,55 @@ def test_a_size_that_cannot_be_made_is_refused():
     with pytest.raises(SettingsError) as caught:
         seed_paper_settings(5, hospitals=0, scale=2.0)
     assert caught.value.what.count(";") == 2
+
+
+def small_hard(**knobs):
+    codes = {"medication": 60, "diagnosis": 48}
+    return SyntheticSettings(patients_per_hospital=(300, 300), codes_per_mode=codes, **knobs)
+
+
+def test_overlapping_phenotypes_share_codes_and_the_truth_says_so():
+    apart, alike = small_hard().planted, small_hard(phenotype_overlap=0.4).planted
+    first, after = alike[0].weights["diagnosis"], apart[1].weights["diagnosis"]
+    shared = set(after) & set(first) - set(apart[0].weights["diagnosis"])
+    assert len(shared) >= len(after) // 2
+    assert all(first[code] == pytest.approx(0.4 * after[code]) for code in shared)
+
+
+def test_a_heavy_tail_gives_a_few_patients_most_visits():
+    def largest(spread):
+        (hospital, _) = synthetic_network(small_hard(heavy_tail=spread)).hospitals
+        visits = np.unique(
+            np.column_stack([hospital.events["patient"], hospital.events["window"]]), axis=0
+        )
+        counts = np.sort(np.bincount(visits[:, 0].astype(int)))[::-1]
+        return counts[:15].sum() / counts.sum()
+
+    assert largest(1.5) > 2 * largest(0.0)
+
+
+def test_mislabelled_events_carry_codes_that_the_hospital_uses():
+    plain, wrong = (
+        synthetic_network(small_hard(noise_per_visit=0.1, mislabelled=share)).hospitals[0]
+        for share in (0.0, 0.3)
+    )
+    pairs = [
+        set(zip(h.events["window"].to_pylist(), h.events["code"].to_pylist(), strict=True))
+        for h in (plain, wrong)
+    ]
+    assert 0.2 < len(pairs[1] - pairs[0]) / len(pairs[1]) < 0.35
+    assert (plain.memberships == wrong.memberships).all()
+
+
+def test_what_a_hospital_does_not_record_is_in_no_event_of_it():
+    hard = synthetic_network(planted_hard_settings(outpost=True))
+    lakeside, outpost = hard.hospitals[2:]
+    codes = set(lakeside.events["code"].to_pylist())
+    assert not codes & {"furosemide", "401.9", "metformin", "428.0"}
+    assert "furosemide" in set(hard.hospitals[0].events["code"].to_pylist())
+    assert set(outpost.events["mode"].to_pylist()) == {"medication"}
+
+
+def test_what_names_no_hospital_is_a_fault():
+    with pytest.raises(SettingsError, match="unrecorded names no hospital"):
+        small_hard(unrecorded={"nowhere": ("diagnosis",)})

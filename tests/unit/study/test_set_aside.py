@@ -1,16 +1,21 @@
 """Which codes take no part, and which a hospital lacks that the others use often."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tripheno.errors import NothingLeft
+from tripheno.errors import EmptyTensor, NothingLeft
 from tripheno.exchange.communicator import in_clear
 from tripheno.protocol.agreed import Protocol, SetAside, protocol_hash
-from tripheno.records.events import CountingRule
+from tripheno.records.events import CountingRule, write_events
+from tripheno.records.synthetic import SyntheticSettings, synthetic_network
+from tripheno.records.synthetic_presets import planted_hard_settings
+from tripheno.report.simulated import federation_from_files, run_simulation
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.alignment import align
 from tripheno.study.phenotyper import Phenotyper
-from tripheno.study.simulation import assemble
+from tripheno.study.simulation import Simulation, assemble
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
 
@@ -120,3 +125,37 @@ def test_a_phenotyper_sets_aside_by_default_and_says_what():
     fitted = Phenotyper(2, starts=1, max_iter=5, tol=1e-3).fit(list(network().values()))
     assert [one.name for one in fitted.set_aside_] == [SALINE, "heparin"]
     assert "heparin" not in fitted.get_feature_names_out("medication")
+
+
+def test_the_hard_network_names_the_hospital_that_records_less():
+    made = synthetic_network(planted_hard_settings())
+    tensors = {one.name: CountTensor.from_events(one.events) for one in made.hospitals}
+    lacks = assemble(tensors, rule=SetAside()).lacks
+    assert "Furosemide" in {one.name for one in lacks["lakeside"]}
+    assert "Furosemide" not in {one.name for name in ("northfield",) for one in lacks[name]}
+
+
+@pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
+def test_a_hospital_without_a_mode_is_left_out_by_name_and_the_page_says_so(tmp_path):
+    made = synthetic_network(
+        SyntheticSettings(
+            (60, 60, 60), {"medication": 30, "diagnosis": 24},
+            unrecorded={"hospital-2": ("diagnosis",)},
+        )
+    )  # fmt: skip
+    for one in made.hospitals:
+        write_events(one.events, tmp_path / f"{one.name}.parquet", CountingRule())
+    left_out = {}
+    sites = sorted(tmp_path.glob("*.parquet"))
+    tensors, _ = federation_from_files(sites, None, None, 0, left_out)
+    assert left_out == {"hospital-2": "No events of mode diagnosis"}
+    with pytest.raises(EmptyTensor, match="mode diagnosis"):
+        federation_from_files(sites, None, None, 0)
+    federation = replace(assemble(network(), rule=SetAside()), left_out=left_out)
+    settings = SolverSettings(2, starts=1, max_iter=30, tol=1e-3)
+    run_simulation(Simulation(federation, settings, {}, beside=(), resamples=0), tmp_path / "r", 0)
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert "<b>hospital-2</b> took no part: No events of mode diagnosis" in page
+    assert "<b>west</b>: digoxin (medication, 38 % elsewhere)" in " ".join(page.split())
+    assert "heparin (medication): 100% of patients have it" in page
+    assert list(tensors) == ["hospital-1", "hospital-3"]

@@ -97,6 +97,7 @@ def _with_outcomes(
 ) -> Cohort:
     """Hospitals on common axes with their outcomes; one hospital can be dealt to several."""
     tensors = {name: tensor for name, (tensor, _) in sites.items()}
+    people = {name: keys for name, (_, keys) in sites.items()}
     outcomes = {
         name: np.array([came.get(key, False) for key in keys], dtype=bool)
         for name, (_, keys) in sites.items()
@@ -107,7 +108,8 @@ def _with_outcomes(
         names = [f"hospital-{k + 1}" for k in range(deal)]
         tensors = {n: whole.select_patients(p) for n, p in zip(names, parts, strict=True)}
         outcomes = {n: outcome[p] for n, p in zip(names, parts, strict=True)}
-    return Cohort(assemble(tensors, seed=seed).tensors, outcomes)
+        people = {}  # dealt out: nobody is at two
+    return Cohort(assemble(tensors, seed=seed).tensors, outcomes, people)
 
 
 def _uci(path: Path, seed: int) -> Cohort:

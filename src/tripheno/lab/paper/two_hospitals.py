@@ -1,7 +1,8 @@
 """Hospitals of different case mix: what they find together, pooled, and each alone.
 
-Everybody has the same number of starts. The federation chooses its start with `exact`, the cheapest
-method, whose result is the pooled one; `trip` and the others begin there.
+Everybody has a tournament with the same number of starts: the federation's is decided by sums over
+hospitals, a hospital's own by its own patients, the pooled model's by pooled patients. Nothing of
+pooled data enters another model.
 """
 
 from __future__ import annotations
