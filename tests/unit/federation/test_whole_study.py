@@ -1,7 +1,7 @@
 """The whole study around a table: the same result as a simulation, and what is refused."""
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -83,9 +83,7 @@ def test_tournament_guides_evidence_and_ranks_are_those_of_a_simulation(table, g
     ranks = choose_rank(
         federation.tensors, (2, 3), plain, Maker("blind")(names), lots=lots, fewest=fewest
     )
-    for one, other in zip(found.ranks.evidence, ranks.evidence, strict=True):
-        assert asdict(one) == pytest.approx(asdict(other), rel=1e-9)
-    assert found.ranks.recommendation.rank == ranks.recommendation.rank
+    assert found.ranks == ranks
 
 
 @pytest.mark.parametrize("alignment", ["vocabulary", "tokens"])
