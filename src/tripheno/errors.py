@@ -497,6 +497,16 @@ class Withdrawn(PolicyError):
     code = "TRIP-E416"
 
 
+class RealDataInTest(PolicyError):
+    """A study with `test = true` makes all keys from its seed: it is for made-up records only.
+
+    Whoever has `federation.toml` can read every sum of such a study. Take `test` out of it; or, if
+    the records are nobody's, ingest them again with `--synthetic`.
+    """
+
+    code = "TRIP-E417"
+
+
 class OtherProtocol(PolicyError):
     """A member holds another `federation.toml`, or another version of tripheno, than the rest.
 

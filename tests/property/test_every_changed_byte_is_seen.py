@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import copy
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tripheno.errors import TriphenoError
+from tripheno.exchange.communicator import Communicator, Desk, InProcess
+from tripheno.exchange.keys import from_seed
 from tripheno.exchange.session import add
+from tripheno.study.program import Hospital, Occasion, Study, conduct
+from tripheno.study.store import RunStore
+from tripheno.testing import small_study
 from tripheno.testing.sessions import NAMES, SNAPSHOT, THRESHOLDS, blind_session, roster_of
 
 ROSTER = roster_of()
 FEW, MANY = 500, 6_000
 STEPS = ("count", "fit/0/1")
+NEVER_BINDING = ("labels",)  # names in clear, after the release
 
 
 class Wire:
@@ -84,3 +93,108 @@ def test_a_changed_byte_is_seen(change):
 def test_a_changed_byte_is_seen_in_thousands_of_studies(change):
     with pytest.raises(TriphenoError):
         study(Wire(*change))
+
+
+# ── a whole study: alignment, fit, evidence, end, release ─────────────────────────────────────
+
+
+def changed(data, rng):
+    found = bytearray(data)
+    found[rng.randrange(len(data))] ^= rng.randint(1, 255)
+    return bytes(found)
+
+
+def twin(session):
+    """A session of the same state, to be spoilt."""
+    other = copy.copy(session)
+    other._outbox, other._boxes = dict(session._outbox), dict(session._boxes)
+    return other
+
+
+class Tampering(Communicator):
+    """At every sum, copies of the hospitals get it with one byte changed, up or down.
+
+    Other messages are changed for good, one of them in a run: what comes of it is seen later.
+    """
+
+    def __init__(self, names, samples, spoilt=-1, seed=0):
+        super().__init__(names, {name: Desk() for name in names}, InProcess())
+        self.samples, self.spoilt, self.random = samples, spoilt, random.Random(seed)
+        self.tried, self.unseen, self.others = 0, [], []
+
+    def _exchange(self, how, step, sent):
+        if how == "sum":
+            self._try(step, dict(sent))
+            return super()._exchange(how, step, sent)
+        if how == "release":
+            return super()._exchange(how, step, sent)
+        down = self.random.random() < 0.5
+        self.others.append(step)
+        if len(self.others) - 1 != self.spoilt:
+            return super()._exchange(how, step, sent)
+        if not down:
+            name = self.random.choice([name for name in sent if sent[name]])
+            return super()._exchange(how, step, {**sent, name: changed(sent[name], self.random)})
+        return changed(super()._exchange(how, step, sent), self.random)
+
+    def _try(self, step, sent):
+        total = add(list(sent.values()))
+        for name, desk in self.desks.items():
+            for _ in range(self.samples):
+                self._seen(f"{step} to {name}", [desk], changed(total, self.random))
+                part = changed(sent[name], self.random)
+                self.tried += 1
+                try:
+                    other = add(list({**sent, name: part}.values()))
+                except TriphenoError:
+                    continue
+                self.tried -= 1
+                self._seen(f"{step} from {name}", self.desks.values(), other)
+
+    def _seen(self, what, desks, total):
+        self.tried += 1
+        for desk in desks:
+            try:
+                twin(desk.session).open(total)
+            except TriphenoError:
+                continue
+            self.unseen.append(what)
+
+
+def conducted(folder, federation):
+    protocol = small_study.protocol(alignment="tokens")
+    hospitals = {
+        name: Hospital(identity, from_seed(9, name)("tokens"))
+        for name, identity in small_study.identities().items()
+    }
+    occasion = Occasion("run-1", 1)
+    tensors = small_study.tensors()
+    return conduct(Study(protocol, tensors, hospitals, federation, occasion, RunStore(folder)))
+
+
+NAMES_OF_THE_STUDY = tuple(sorted(small_study.NAMES))
+
+
+@pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
+@pytest.mark.parametrize(
+    ("samples", "least"), [(2, 600), pytest.param(25, 5_000, marks=pytest.mark.verify)]
+)
+def test_a_changed_byte_of_any_sum_of_a_whole_study_is_seen(tmp_path, samples, least):
+    federation = Tampering(NAMES_OF_THE_STUDY, samples)
+    conducted(tmp_path, federation)
+    assert federation.unseen == []
+    assert federation.tried >= least
+
+
+@pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.verify) for n in range(1, 20))]
+)
+def test_a_changed_byte_of_any_other_message_of_a_whole_study_is_seen(tmp_path, seed):
+    quiet = Tampering(NAMES_OF_THE_STUDY, 0)
+    conducted(tmp_path / "quiet", quiet)
+    kinds = [n for n, step in enumerate(quiet.others) if step not in NEVER_BINDING]
+    assert len(kinds) >= 8
+    for n in kinds:
+        with pytest.raises(TriphenoError):
+            conducted(tmp_path / str(n), Tampering(NAMES_OF_THE_STUDY, 0, n, seed))

@@ -10,13 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tripheno.errors import TriphenoError
+from tripheno.exchange.communicator import bundle, combine, unbundled, united
+from tripheno.exchange.messages import unpack
 from tripheno.exchange.session import add
+from tripheno.federation.audit_file import countersigned
+from tripheno.federation.relay import opened_answer
+from tripheno.federation.wire import Asked, Hello
+from tripheno.privacy.faults import fault_of
+from tripheno.privacy.labels import united_labels
+from tripheno.solver.settings import SolverSettings
+from tripheno.study.result import read_result
 from tripheno.testing.sessions import (
     NAMES,
     SNAPSHOT,
     THRESHOLDS,
     blind_session,
     blind_sessions,
+    identity_of,
     plain_sessions,
     roster_of,
 )
@@ -32,7 +42,22 @@ EARLY = {name: blind_session(name, ROSTER) for name in NAMES}
 SAID = {n: s.announce(SNAPSHOT, THRESHOLDS, ()) for n, s in EARLY.items()}
 SHARES = {n: s.meet(SAID) for n, s in EARLY.items()}
 SIGNED = SESSIONS["harbour"].end()
-REAL = [TOTAL, SIGNED, CLEAR[0], *PARTS.values(), *SAID.values(), *SHARES.values()]
+HELLO = Hello("run-1", 1, "0" * 64).pack()
+LABELS = b'{"diagnosis": {"0": ["I10", "hypertension"]}}'
+ASKED = Asked("sum", "fit/0", TOTAL).pack()
+REAL = [
+    HELLO,
+    LABELS,
+    ASKED,
+    b"\x01TRIP-E505",
+    bundle(SAID),
+    TOTAL,
+    SIGNED,
+    CLEAR[0],
+    *PARTS.values(),
+    *SAID.values(),
+    *SHARES.values(),
+]
 
 
 @st.composite
@@ -84,6 +109,22 @@ def doors(data):
     }
 
 
+def reading(data):
+    """Whatever else a hospital or the coordinator reads of a message."""
+    keeper = identity_of("harbour")
+    yield lambda: unbundled(data, NAMES, "announce")
+    yield lambda: united([data])
+    yield lambda: combine("sum", {"harbour": data, "lakeside": data})
+    yield lambda: Asked.unpack(data, "harbour")
+    yield lambda: Hello.unpack(data)
+    yield lambda: read_result(data, SolverSettings(), "harbour")
+    yield lambda: united_labels({"harbour": data}, {"diagnosis": [0]})
+    yield lambda: countersigned("harbour", data, keeper.public, keeper)
+    yield lambda: fault_of(data, "harbour")
+    yield lambda: unpack(data, where="harbour")
+    yield lambda: opened_answer("harbour", data)
+
+
 MASKED = ("add", "first", "clear")  # a coordinator cannot tell one masked word from another
 
 
@@ -99,6 +140,31 @@ def check(data):
             assert len(text) < 400
         else:
             assert data == right or door in MASKED
+
+
+def check_reading(data):
+    for read in reading(data):
+        try:
+            read()
+        except TriphenoError as error:
+            told = str(error)
+        else:
+            continue
+        assert str(SECRET) not in told
+        assert len(told) < 500
+
+
+@settings(max_examples=FEW, deadline=None)
+@given(mangled() | st.binary(max_size=400))
+def test_mangled_messages_crash_no_reader(data):
+    check_reading(data)
+
+
+@pytest.mark.verify
+@settings(max_examples=MANY, deadline=None)
+@given(mangled() | st.binary(max_size=400))
+def test_thousands_of_mangled_messages_crash_no_reader(data):
+    check_reading(data)
 
 
 def test_the_right_messages_are_taken():

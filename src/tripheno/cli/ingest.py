@@ -106,6 +106,9 @@ def ingest(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse what the data-quality gate finds.")
     ] = False,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="The records are nobody's: for `test = true`.")
+    ] = False,
     reference_ranges: Annotated[
         Path | None, typer.Option(help="CSV: code, low, high. Else reference_ranges.csv in PATH.")
     ] = None,
@@ -141,6 +144,7 @@ def ingest(
         missing=(*MISSING, *(missing or ())),
         date_order=date_order,
         strict=strict,
+        synthetic=synthetic,
         reference_ranges=reference_ranges,
         mapping=settings,
         schema=schema,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +43,7 @@ def preview(
         print_json({"folder": str(site.approval), **words, **_plain(found.manifest)})
         return
     _show(found.manifest, site.approval)
+    shout_test(protocol)
     out().print(
         f"Study words, to compare with the other hospitals by telephone: {words_of(protocol)}"
     )
@@ -59,6 +62,15 @@ def approve(
     words: Annotated[
         str, typer.Option(help="The study words as another hospital read them out to you.")
     ] = "",
+    name: Annotated[
+        str, typer.Option(help="Who approves, for the audit log; your login if not given.")
+    ] = "",
+    other_rosters: Annotated[
+        bool,
+        typer.Option(
+            "--other-rosters", help="The same data may take part with one institution changed."
+        ),
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Sign the manifest that `preview` wrote: only what it lists may leave."""
@@ -75,6 +87,8 @@ def approve(
         _say_key(make_identity(key).fingerprint, key, form)
         return
     protocol, site = settings(site_file, federation_file)
+    if not words and sys.stdin.isatty():
+        words = typer.prompt("The eight study words, as another hospital reads them out to you")
     if words:
         check_words(protocol, words)
     manifest, officer = read_manifest(site.approval), read_identity(key)
@@ -84,7 +98,11 @@ def approve(
     expires = today + timedelta(days=days)
     path = site.approval / approval.APPROVAL
     (site.approval / approval.WITHDRAWAL).unlink(missing_ok=True)
-    write_text(path, approval.approve(manifest, officer, expires))
+    who = name or getpass.getuser()
+    signed_text = approval.approve(
+        manifest, officer, expires, approver=who, other_rosters=other_rosters
+    )
+    write_text(path, signed_text)
     try:
         approval.check_approval(protocol, site, today)
     except NotApproved:
@@ -93,12 +111,21 @@ def approve(
     signed = {
         "approval": str(path), "manifest_sha256": manifest.sha256,
         "protocol_sha256": manifest.protocol_sha256, "expires": expires.isoformat(),
-        "officer": officer.fingerprint,
+        "officer": officer.fingerprint, "approver": who,
     }  # fmt: skip
     if form is Format.json:
         print_json(signed)
         return
+    shout_test(protocol)
     out().print(f"Approved until {expires}: manifest {manifest.sha256[:16]}…  ({path})")
+
+
+def shout_test(protocol: Protocol) -> None:
+    """A study that hides nothing says so wherever it is looked at."""
+    if protocol.test:
+        from tripheno.study.program import TEST
+
+        out().print(TEST.upper(), style="bold red")
 
 
 def settings(site_file: Path, federation_file: Path) -> tuple[Protocol, Site]:

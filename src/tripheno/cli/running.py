@@ -167,6 +167,10 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
 
     protocol, site = settings(folder / "site.toml", folder / "federation.toml")
     found: dict[str, Any] = {"hospital": site.name, "study": protocol.study}
+    if protocol.test:
+        from tripheno.study.program import TEST
+
+        found["TEST"] = TEST.upper()
     found["joined"] = is_held(site.state / "joined")
     try:
         check_approval(protocol, site, today())

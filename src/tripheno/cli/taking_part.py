@@ -123,7 +123,7 @@ def _hospital_file(
     protocol: Protocol, site: Site, site_file: Path, journal: Journal, leave: Event | None
 ) -> HospitalFile:
     """What this hospital brings along: its data, its keys, its door."""
-    from tripheno.federation.doorkeeper import ApprovedDoor
+    from tripheno.federation.doorkeeper import ApprovedDoor, note_refusal
     from tripheno.federation.home import HospitalHome
     from tripheno.federation.hospital import HospitalFile
     from tripheno.privacy.own_data import events_file, own_tensor, own_traits
@@ -165,6 +165,7 @@ def _hospital_file(
         labels=lambda: ApprovedDoor(protocol, site, identity).approved().labels,
         thresholds={"min_cell_count": thresholds.min_cell_count},
         finished=finished, over=over, traits=traits,
+        refused=lambda step, code: note_refusal(site, step, code),
         say=lambda text: journal.note("stage", text),
     )  # fmt: skip
 

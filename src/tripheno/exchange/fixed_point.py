@@ -20,6 +20,7 @@ FRACTION_BITS = 40  # s of a lane nobody has seen yet
 SMALL_ARRAY = 256  # entries up to which each has its own scale
 HEADROOM = 6  # bits by which a contribution may outgrow the last sum
 JUMP = 12  # bits a lane is widened by when a contribution did not fit; doubled each time
+LONGEST_JUMP = 30  # and at most: of 60 bits less ⌈log₂K⌉, what did not fit keeps more than 20
 NARROWEST, WIDEST = -900, 1000  # exponents that still make sense of a float
 SMALLEST = -60  # a lane of zeros is looked at this closely and no closer
 

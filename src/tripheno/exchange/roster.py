@@ -27,6 +27,11 @@ def digest_of(label: str, *parts: bytes) -> bytes:
     return found.digest()
 
 
+def same_institution(name: str) -> str:
+    """An institution's name as it is compared: however it is capitalised and spaced."""
+    return " ".join(name.casefold().split())
+
+
 @dataclass(frozen=True, order=True)
 class Member:
     """A hospital of the study: its name, whose it is, and its long-term Ed25519 key (32 bytes)."""
@@ -87,7 +92,7 @@ class Roster:
     @cached_property
     def institutions(self) -> int:
         """How many institutions take part: members of one count as one for K and thresholds."""
-        return len({" ".join(member.institution.casefold().split()) for member in self.members})
+        return len({same_institution(member.institution) for member in self.members})
 
     @cached_property
     def study(self) -> bytes:

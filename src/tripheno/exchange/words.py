@@ -21,6 +21,7 @@ from tripheno.exchange.fixed_point import (
     FRACTION_BITS,
     HEADROOM,
     JUMP,
+    LONGEST_JUMP,
     NARROWEST,
     SMALL_ARRAY,
     SMALLEST,
@@ -33,7 +34,7 @@ from tripheno.exchange.fixed_point import (
 from tripheno.exchange.keys import Entropy, expand
 
 FIELD_BITS = 60
-MOST_WIDENINGS = 7
+MOST_WIDENINGS = 32  # from the narrowest lane of zeros to the widest there is
 EIGHTHS = 8  # what was too narrow is forgotten by an eighth of a bit a step
 
 Noise = Callable[[int], np.ndarray]
@@ -164,10 +165,14 @@ class Scales:
         return self._learnt.get(("", layout.digest), first_exponents(layout, self.hospitals))
 
     def widened(self, exponents: np.ndarray, overflow: np.ndarray, attempt: int) -> np.ndarray:
-        """Wider lanes where a number did not fit; each attempt (from 0) widens more."""
+        """Wider lanes where a number did not fit; each attempt (from 0) widens more.
+
+        Never by so much that a number which just did not fit has no digits left on the wider scale:
+        a lane of zeros that meets 2³¹ would give zero again.
+        """
         if attempt >= MOST_WIDENINGS:
             raise CannotAgreeOnScale("numbers too large to be added")
-        wider = exponents.astype(np.int64) + (JUMP << attempt) * overflow
+        wider = exponents.astype(np.int64) + min(JUMP << attempt, LONGEST_JUMP) * overflow
         return np.asarray(np.minimum(wider, WIDEST), dtype="<i2")
 
     def learn(

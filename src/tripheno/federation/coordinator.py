@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tripheno.errors import BadMessage, SessionLost, WrongStep
 from tripheno.exchange.communicator import combine
@@ -19,6 +19,7 @@ from tripheno.federation.audit_file import countersigned
 from tripheno.federation.transport import Channel
 from tripheno.federation.wire import COUNTERSIGN, DONE, Asked, Hello
 from tripheno.privacy.audit import Head
+from tripheno.privacy.labels import LABELS, shown_positions, united_labels
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.study.result import Findings, compared, read_result
 from tripheno.study.store import RunStore
@@ -71,6 +72,7 @@ class _Attempt:
         self.study, self.channel, self.number = study, channel, number
         self.publics: Mapping[str, bytes] = {}
         self.results: dict[str, Findings] = {}
+        self.labels: Mapping[str, bytes] = {}
 
     def run(self) -> Findings:
         """The whole attempt."""
@@ -89,7 +91,12 @@ class _Attempt:
             step += 1
         if set(self.results) != set(self.channel.hospitals):
             raise BadMessage("a study that ends without a result of every hospital")
-        return compared(self.results)
+        found = compared(self.results)
+        shown = shown_positions(
+            found.solution.axes, found.solution.factors, found.solution.settings.n_components
+        )
+        given = {name: data for name, data in self.labels.items() if data}
+        return replace(found, named=united_labels(given, shown))
 
     def _same(self, asked: Mapping[str, Asked]) -> tuple[str, str]:
         """What all hospitals ask for: the same, or they are not in the same study any more."""
@@ -105,6 +112,8 @@ class _Attempt:
             solver = self.study.protocol.solver.with_variant_rules()
             self.results = {n: read_result(data, solver, n) for n, data in parts.items()}
             return b""
+        if step == LABELS.name:
+            self.labels = parts
         if step == "identity":
             self.publics = self.study.protocol.roster(parts, b"").by_name()
         return combine(how, parts)  # type: ignore[arg-type]

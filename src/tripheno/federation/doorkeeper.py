@@ -17,7 +17,15 @@ from tripheno.errors import BadMessage, BrokenChain, NotApproved, RunFailed, Tri
 from tripheno.exchange.keys import Identity
 from tripheno.exchange.registry import Declaration
 from tripheno.federation.audit_file import AuditFile
-from tripheno.privacy.approval import APPROVAL, WITHDRAWAL, check_approval, read_approval
+from tripheno.federation.ledger import Entry, Ledger
+from tripheno.files import append_line
+from tripheno.privacy.approval import (
+    APPROVAL,
+    WITHDRAWAL,
+    Approval,
+    check_approval,
+    read_approval,
+)
 from tripheno.privacy.audit import AUDIT_HEAD
 from tripheno.privacy.faults import FAULT
 from tripheno.privacy.gate import Gate
@@ -28,6 +36,7 @@ from tripheno.study.doors import plan_of_protocol
 from tripheno.study.store import write_whole
 
 SPENT = "spent.json"
+REFUSALS = "refusals.jsonl"  # of attempts that never opened a log
 
 
 def today() -> date:
@@ -67,8 +76,10 @@ class ApprovedDoor:
         if (folder / SPENT).is_file() and not path.is_file():
             raise BrokenChain("the log of what left is gone", where=path.name)
         log = AuditFile(path, run, self.identity, coordinator)
-        officer = read_approval(self.site.approval).officer
-        log.write({"kind": "approval", "manifest": manifest.sha256, "officer": officer})
+        approval = read_approval(self.site.approval)
+        acted = {"officer": approval.officer, "approver": approval.approver}
+        log.write({"kind": "approval", "manifest": manifest.sha256, **acted})
+        self._enter(run, manifest, approval, log)
         rounds, sent = spent(folder / SPENT, log.lines)
         gate = Gate(
             self.site.name, plan, codes, log,
@@ -77,6 +88,18 @@ class ApprovedDoor:
         )  # fmt: skip
         self._opened, self._seen = (gate, log, manifest), seen
         return manifest
+
+    def _enter(self, run: str, manifest: Manifest, approval: Approval, log: AuditFile) -> None:
+        """The run stands in the ledger, unless its number or its company is not approved."""
+        entry = Entry(
+            approval.protocol_sha256, manifest.events_sha256, sorted(self.protocol.institutions),
+            approval.other_rosters,
+        )  # fmt: skip
+        try:
+            Ledger(self.site.state).enter(entry, run, self.protocol.budgets.max_runs)
+        except TriphenoError as fault:
+            log.refuse("begin", self.site.name, fault.code)
+            raise
 
     # ── at every message ──────────────────────────────────────────────────────────────────────
 
@@ -166,6 +189,13 @@ def spent(path: Path, lines: list[str]) -> tuple[int, int]:
     except (ValueError, TypeError):
         raise RunFailed("what was spent cannot be read", where=path.name) from None
     return max(rounds, kept_rounds), max(sent, kept_bytes)
+
+
+def note_refusal(site: Site, step: str, code: str) -> None:
+    """A line about a beginning that was refused, on disk; there is no run to whose log it goes."""
+    line = {"at": datetime.now(UTC).isoformat("T", "seconds"), "step": step[:80], "reason": code}
+    site.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    append_line(site.state / REFUSALS, json.dumps(line, sort_keys=True), mode=0o600, sync=True)
 
 
 def run_folder(site: Site, run: str) -> Path:

@@ -64,6 +64,7 @@ class HospitalFile:
     traits: np.ndarray | None = None  # of its patients, where the study counts groups of them
     finished: Callable[[str, Findings], None] = field(default=lambda _run, _found: None)
     over: Callable[[str], None] = field(default=lambda _run: None)  # the very last step was taken
+    refused: Callable[[str, str], None] = field(default=lambda _step, _code: None)
     say: Say = field(default=lambda _text: None)
 
 
@@ -78,7 +79,11 @@ class HospitalDesk:
         """One step: let the program go on, and give what it sends next."""
         attempt, number = split_step(step)
         if number == 0:
-            self._begin(attempt, data)
+            try:
+                self._begin(attempt, data)
+            except TriphenoError as fault:
+                self.file.refused(step, fault.code)
+                raise
         current = self._attempt
         if current is None or current.hello.attempt != attempt:
             raise SessionLost("this hospital holds no keys of this attempt", where=self.file.name)

@@ -34,6 +34,8 @@ class Approval:
     most_bytes: int
     expires: str  # the last day on which it is good, ISO 8601
     officer: str  # the officer's public key, hexadecimal
+    approver: str  # the officer's name, for the audit log
+    other_rosters: bool  # the same data may take part with one institution more or less
 
     def signed_text(self) -> bytes:
         """The bytes under the signature."""
@@ -44,7 +46,14 @@ class Approval:
         return canonical({**asdict(self), "signature": signature.hex()}) + "\n"
 
 
-def approve(manifest: Manifest, officer: Identity, expires: date) -> str:
+def approve(
+    manifest: Manifest,
+    officer: Identity,
+    expires: date,
+    *,
+    approver: str = "",
+    other_rosters: bool = False,
+) -> str:
     """The text of `approval.json`: the officer's signature under this manifest."""
     approval = Approval(
         manifest.sha256,
@@ -55,6 +64,8 @@ def approve(manifest: Manifest, officer: Identity, expires: date) -> str:
         manifest.most_bytes,
         expires.isoformat(),
         officer.public.hex(),
+        approver,
+        other_rosters,
     )
     return approval.file_text(officer.sign(PURPOSE, approval.signed_text()))
 

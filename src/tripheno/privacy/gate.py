@@ -20,9 +20,11 @@ from tripheno.exchange.messages import unpack
 from tripheno.exchange.registry import NO_STACK, Declaration, Plan, Sizes, messages_of
 from tripheno.exchange.session import sealed_bytes
 from tripheno.privacy.faults import FAULT
+from tripheno.privacy.labels import LABELS
 
 MOST_VOTES = 64
 ANY_CODES = 2**31
+RELEASE = "result"  # the message after which names of codes may leave
 WIDER = "/wider"  # the same contribution once more, on a wider scale
 
 
@@ -63,6 +65,7 @@ class Gate:
         self._most_codes = dict(most_codes or dict.fromkeys(plan.modes, ANY_CODES))
         self.rounds_left, self.bytes_left = most_rounds, most_bytes
         self.codes: dict[str, int] = {}
+        self._released = False
         self.resize(codes)
 
     def resize(self, codes: Mapping[str, int]) -> None:
@@ -95,6 +98,8 @@ class Gate:
     def _spend(self, step: str, declaration: Declaration, data: bytes) -> None:
         if declaration == FAULT:
             return  # that this hospital cannot go on may be said always
+        if declaration.name == LABELS.name and not self._released:
+            raise BadMessage("names of codes before the release")
         again = WIDER in step  # the same message on a wider scale
         if not again and self._times_left[declaration.name] < 1:
             raise BadMessage(f"no message '{declaration.name}' is left")
@@ -106,6 +111,7 @@ class Gate:
             self._times_left[declaration.name] -= 1
         self.rounds_left -= 1
         self.bytes_left -= len(data)
+        self._released = self._released or declaration.name == RELEASE
 
     def check(
         self, step: str, declaration: Declaration, data: bytes, shapes: Mapping[str, Any] | None

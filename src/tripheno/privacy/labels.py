@@ -1,7 +1,7 @@
 """Naming the codes of the final phenotypes, where a hospital's officer approved that.
 
 Axes agreed on by tokens have positions, and every hospital knows the names of its own codes only.
-After the result, each gives the names at the positions that the final phenotypes show, which it
+After the release, each gives the names at the positions that the final phenotypes show, which it
 works out itself; or nothing. This is no sum: it shows that the hospital has these codes.
 """
 

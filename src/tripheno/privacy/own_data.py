@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tripheno.errors import SettingsError, SiteTooSmall
+from tripheno.errors import RealDataInTest, SettingsError, SiteTooSmall
 from tripheno.protocol.agreed import Protocol
 from tripheno.protocol.site import Site
-from tripheno.records.events import counting_rule, read_events
+from tripheno.records.events import counting_rule, is_synthetic, read_events
 from tripheno.records.traits import read_traits
 from tripheno.tensor.count_tensor import CountTensor
 
@@ -23,6 +23,12 @@ def own_tensor(protocol: Protocol, site: Site) -> CountTensor:
     Refused when the events were made for another rule, or when there are too few patients.
     """
     events = read_events(events_file(site))
+    if protocol.test and not is_synthetic(events):
+        raise RealDataInTest(
+            "the study has `test = true`, and these events are not marked synthetic",
+            where=site.events.name,
+            fix="take `test` out of federation.toml; for made-up records, `ingest --synthetic`",
+        )
     rule = counting_rule(events)
     if set(rule.modes) != set(protocol.rule.modes) or rule.window != protocol.rule.window:
         raise SettingsError(

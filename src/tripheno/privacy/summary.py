@@ -34,6 +34,9 @@ def _opening(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
     yield ""
     yield f"Written by tripheno {manifest.tripheno} (`tripheno preview`)."
     yield ""
+    if protocol.test:
+        yield "**A TEST: ALL KEYS FOLLOW THE SEED, AND NOTHING IS HIDDEN.**"
+        yield ""
     yield "| | |"
     yield "|---|---|"
     yield f"| Study protocol | `{manifest.protocol_sha256}` |"

@@ -17,7 +17,7 @@ from tripheno.errors import (
     UnknownMember,
 )
 from tripheno.exchange.keys import fingerprint_of
-from tripheno.exchange.roster import FEWEST, Roster
+from tripheno.exchange.roster import FEWEST, Roster, same_institution
 from tripheno.exchange.roster import Member as RosterMember
 from tripheno.exchange.study_words import are_the_words, study_words
 from tripheno.protocol.settings_file import (
@@ -99,6 +99,7 @@ class Budgets:
     max_rounds: int = 5_000
     max_megabytes: int = 2_000  # of 2²⁰ bytes
     max_codes: int = 20_000  # of one mode, in the whole network
+    max_runs: int = 10  # of the study on the same data
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,11 @@ class Protocol:
     def names(self) -> tuple[str, ...]:
         """The members, in the order that is frozen for the run."""
         return tuple(member.name for member in self.members)
+
+    @property
+    def institutions(self) -> frozenset[str]:
+        """Whose hospitals take part; members of one institution count as one."""
+        return frozenset(same_institution(one.institution or one.name) for one in self.members)
 
     def roster(self, publics: Mapping[str, bytes], coordinator: bytes) -> Roster:
         """The members with the public keys they show, if those are the ones agreed on."""
@@ -224,6 +230,7 @@ def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:
             file.take("budgets.max_rounds", whole(1), Budgets.max_rounds),
             file.take("budgets.max_megabytes", whole(1), Budgets.max_megabytes),
             file.take("budgets.max_codes", whole(1), Budgets.max_codes),
+            file.take("budgets.max_runs", whole(1), Budgets.max_runs),
         ),
         members=_members(file),
         coordinator=file.take("coordinator.fingerprint", fingerprint_text, ""),
@@ -366,7 +373,7 @@ def _members(file: SettingsFile) -> tuple[Member, ...]:
 def _check_whole(file: SettingsFile, protocol: Protocol) -> None:
     """What one value says about another: whatever a study cannot do is refused here."""
     two, members = protocol.allow_two, protocol.members
-    owners = {member.institution or member.name for member in members}
+    owners = protocol.institutions
     if members and len(owners) < (2 if two else FEWEST):
         why = "with two, each sees the other's contribution; accept that with study.allow_two"
         file.fault("members", f"{len(owners)} institution(s): three are needed ({why})")

@@ -69,6 +69,7 @@ min_site_patients = {min_site_patients}  # fewer: stays out, unless its site.tom
 max_rounds = {max_rounds}        # of one hospital in one run
 max_megabytes = {max_megabytes}     # that may leave one hospital in one run
 max_codes = {max_codes}        # of one mode, in the whole network
+max_runs = {max_runs}             # of the study on the same data of one hospital
 
 [coordinator]
 address = "{address}"
@@ -139,6 +140,7 @@ def federation_toml(
         max_rounds=Budgets.max_rounds,
         max_megabytes=Budgets.max_megabytes,
         max_codes=Budgets.max_codes,
+        max_runs=Budgets.max_runs,
         members=shown or commented,
     )
 

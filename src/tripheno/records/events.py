@@ -32,6 +32,7 @@ EVENT_SCHEMA = pa.schema(
 )
 
 _RULE_KEY = b"tripheno.counting"
+_SYNTHETIC_KEY = b"tripheno.synthetic"
 _WIDTH = re.compile(r"(?P<fixed>every-)?(?P<count>\d+)(?P<unit>[mhd])")
 _MICROSECONDS = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _WIDEST = 2**62  # microseconds; a time plus or minus it still fits 64 bits
@@ -183,9 +184,11 @@ def _blanks(chunk: pa.DictionaryArray) -> int:
     return int(pc.sum(pc.take(blank, chunk.indices)).as_py())
 
 
-def write_events(table: pa.Table, path: Path, rule: CountingRule) -> None:
-    """Write an event table that remembers how it is to be counted."""
-    note = {_RULE_KEY: json.dumps(asdict(rule), sort_keys=True).encode()}
+def write_events(
+    table: pa.Table, path: Path, rule: CountingRule, *, synthetic: bool = False
+) -> None:
+    """Write an event table that remembers how it is to be counted, and whether it is nobody's."""
+    note = _note(rule, synthetic)
     checked = check_events(table, where=path.name)
     metadata = {**(checked.schema.metadata or {}), **note}
     temporary = path.with_name(path.name + ".part")
@@ -193,12 +196,24 @@ def write_events(table: pa.Table, path: Path, rule: CountingRule) -> None:
     temporary.replace(path)
 
 
-def stream_events(batches: Iterable[pa.RecordBatch], path: Path, rule: CountingRule) -> int:
+def _note(rule: CountingRule, synthetic: bool) -> dict[bytes, bytes]:
+    note = {_RULE_KEY: json.dumps(asdict(rule), sort_keys=True).encode()}
+    return {**note, _SYNTHETIC_KEY: b"yes"} if synthetic else note
+
+
+def is_synthetic(table: pa.Table) -> bool:
+    """Whether the events were marked as nobody's when they were written."""
+    return (table.schema.metadata or {}).get(_SYNTHETIC_KEY) == b"yes"
+
+
+def stream_events(
+    batches: Iterable[pa.RecordBatch], path: Path, rule: CountingRule, *, synthetic: bool = False
+) -> int:
     """Write events as they come, a batch in memory at a time, and say how many there were.
 
     The batches have the event schema; what is read back is checked like any other file.
     """
-    note = {_RULE_KEY: json.dumps(asdict(rule), sort_keys=True).encode()}
+    note = _note(rule, synthetic)
     temporary, rows = path.with_name(path.name + ".part"), 0
     with pq.ParquetWriter(
         temporary, EVENT_SCHEMA.with_metadata(note), compression="zstd"

@@ -97,7 +97,9 @@ class SiteWriter:
         refuse_empty(rule, {mode.mode for mode in modes}, tables)
         made = bench.folder / "site"
         made.mkdir(exist_ok=True)
-        events = stream_events(_spelt_out(bench), made / EVENTS, rule)
+        events = stream_events(
+            _spelt_out(bench), made / EVENTS, rule, synthetic=self.settings.synthetic
+        )
         _write_map(bench, "SELECT patient, key FROM patients", made / PATIENTS)
         if rule.window == "visit":
             _write_map(bench, 'SELECT "window", patient, visit FROM windows', made / WINDOWS)

@@ -92,6 +92,8 @@ class IngestSettings:
     """What 03/04/2020 means: dmy or mdy. Nothing said: it cannot be read."""
     strict: bool = False
     """Refuse what the data-quality gate finds."""
+    synthetic: bool = False
+    """The records are nobody's: a study with `test = true` may use them."""
     reference_ranges: Path | None = None
     mapping: Path | None = None
     schema: str | None = None

@@ -24,6 +24,7 @@ from tripheno.vocabulary.axis import Axis, union
 from tripheno.vocabulary.polynomial import PolynomialAligner
 
 Tensors = dict[str, CountTensor]
+NOISE_BITS = 31  # of an objection
 MOST_COUNTS = 20  # times people are counted until every code left has enough of them
 
 
@@ -46,7 +47,7 @@ class PeoplePerCode(Contribution):
 class Objections(Contribution):
     """Noise where the others' people behind a code (total less own) are few, else 0."""
 
-    objections: tuple[np.ndarray, ...] = shaped(CODES)
+    objections: tuple[np.ndarray, ...] = shaped(CODES, least=NOISE_BITS + 1)
 
 
 def on_listed_axes(

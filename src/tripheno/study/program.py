@@ -18,6 +18,7 @@ from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.keys import Entropy, Identity, from_seed, from_system
 from tripheno.exchange.registry import Declaration, register
+from tripheno.exchange.roster import FEWEST
 from tripheno.exchange.words import noise_from
 from tripheno.privacy.labels import Named, share_labels, shown_positions
 from tripheno.protocol.agreed import Protocol
@@ -42,6 +43,7 @@ from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
 
 KEY_BYTES = 32
+TEST = "A TEST: all keys follow the seed, and nothing is hidden from whoever has federation.toml"
 IDENTITY = register(
     Declaration(
         "identity", "gather", "none: this hospital's public key", (),
@@ -99,7 +101,7 @@ class Study:
 
 
 def conduct(study: Study) -> Findings:
-    """Greeting, keys, axes, small cells, starts, fit, evidence, prevalence, names, release."""
+    """Greeting, keys, axes, small cells, starts, fit, evidence, prevalence, release, names."""
     protocol, federation, occasion = study.protocol, study.federation, study.occasion
     check_cells(study.tensors)
     digest = _meet(study)
@@ -121,14 +123,17 @@ def conduct(study: Study) -> Findings:
     )  # fmt: skip
     ranks = _ranks(study, tensors)
     agree_on_end(federation)
+    if protocol.test:
+        solution = replace(solution, notes=(TEST, *solution.notes))
+    found = Findings(
+        solution, weighed, aligned.removed, seconds, {}, ranks, aligned.aside, aligned.lacks
+    )
+    federation.release("result", RESULT, lambda _name: released(found, fewest))
     shown = shown_positions(solution.axes, solution.factors, settings.n_components)
     approved = {name: hospital.labels for name, hospital in study.hospitals.items()}
     named = share_labels(federation, axes, shown, approved)
-    found = Findings(
-        solution, weighed, aligned.removed, seconds, named, ranks, aligned.aside, aligned.lacks
-    )
-    federation.release("result", RESULT, lambda _name: released(found, fewest))
-    return replace(found, solution=replace(solution, axes=with_names(solution.axes, named)))
+    named_axes = with_names(solution.axes, named)
+    return replace(found, named=named, solution=replace(solution, axes=named_axes))
 
 
 def _traits(study: Study) -> dict[str, np.ndarray]:
@@ -146,6 +151,8 @@ def _meet(study: Study) -> bytes:
     roster = study.protocol.roster(publics, occasion.coordinator)
     if roster.names != federation.hospitals:
         raise UnknownMember("the hospitals are not the study's", where="roster")
+    if roster.institutions < (FEWEST - 1 if study.protocol.allow_two else FEWEST):
+        raise UnknownMember("members of too few institutions", where="roster")
     for name, desk in federation.desks.items():
         entropy = study.entropy(name)
         desk.session = BlindSession(

@@ -28,12 +28,12 @@ from tripheno.study.set_aside import CARRIES, Aside, Lacks
 from tripheno.vocabulary.axis import Axis
 
 APART = 1e-9
-WORDS_BYTES = 1 << 20  # history, notes, names
+WORDS_BYTES = 1 << 20  # history, notes
 
 
 def _result_bytes(plan: Plan, codes: Mapping[str, int]) -> int:
     numbers = 3 * sum(codes.values()) * (max(plan.ranks) + 1)  # factors and intervals
-    return 8 * numbers + WORDS_BYTES + 400 * sum(codes.values()) * int(plan.labels)
+    return 8 * numbers + WORDS_BYTES
 
 
 RESULT = register(
@@ -87,10 +87,6 @@ def released(found: Findings, fewest: int) -> bytes:
         "aside": [[one.mode, one.why] for one in found.aside if one.why != CARRIES],
         "alignment_seconds": found.alignment_seconds,
         "ranks": None if found.ranks is None else asdict(found.ranks),
-        "names": {
-            mode: {str(place): list(name) for place, name in places.items()}
-            for mode, places in found.named.items()
-        },
     }
     arrays = {f"factor.{n}": np.ascontiguousarray(f) for n, f in enumerate(solution.factors)}
     arrays |= {f"bias.{n}": np.ascontiguousarray(f) for n, f in enumerate(bias)}
@@ -129,10 +125,6 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
             restart_match=tuple(told["restart_match"]),
             component_match=tuple(told["component_match"]),
         )
-        named = {
-            str(mode): {int(place): (str(c), str(label)) for place, (c, label) in places.items()}
-            for mode, places in told["names"].items()
-        }
         weighed = Weighed(
             tuple(told["carriers"]), told["without"], tuple(map(float, told["effective"])),
             tuple(Graded(**one) for one in told["grades"]),
@@ -149,7 +141,7 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
         seconds = float(told["alignment_seconds"])
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise BadMessage("a result that cannot be read", where=where) from None
-    return Findings(solution, weighed, removed, seconds, named, ranks, aside)
+    return Findings(solution, weighed, removed, seconds, {}, ranks, aside)
 
 
 def _told(count: int | None, fewest: int) -> int | None:

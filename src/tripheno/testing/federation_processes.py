@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 from tripheno.cli.main import app
 from tripheno.federation.child import words_of_child
 from tripheno.federation.supervision import end_tree
+from tripheno.records.events import counting_rule, read_events, write_events
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.testing.engine_federation import free_port
 
@@ -150,6 +151,9 @@ class FederationOnDisk:
         """Records as CSV, read by `ingest flat`; or events that were ingested already."""
         for name, folder in self.ingested.items():
             shutil.copytree(folder, self.site(name) / "events")
+            path = self.site(name) / "events" / "events.parquet"
+            table = read_events(path)  # a rehearsal takes marked events only
+            write_events(table, path, counting_rule(table), synthetic=True)
         if self.ingested:
             return
         records = self.records or self.synthetic_records()
@@ -165,6 +169,7 @@ class FederationOnDisk:
             self.command(
                 "ingest", "flat", raw, "--settings", site_file, "--out",
                 self.site(name) / "events", "--modes", "medication,diagnosis", "--window", "visit",
+                "--synthetic",
             )  # fmt: skip
 
     def write_lists(self) -> None:

@@ -129,3 +129,26 @@ def test_a_declarations_scale_comes_first_and_what_was_learnt_after_it():
 def test_bits_are_counted_exactly(values):
     found = words._bit_lengths(np.array(values, dtype=np.int64))
     assert found.tolist() == [value.bit_length() for value in values]
+
+
+@given(
+    st.lists(st.floats(-(2.0**900), 2.0**900).filter(lambda x: x == 0 or abs(x) > 2.0**-40),
+             min_size=2, max_size=4),
+    st.sampled_from([3, 64]),
+)  # fmt: skip
+def test_a_lane_of_zeros_that_meets_a_large_number_keeps_its_digits(numbers, hospitals):
+    """A jump to so wide a scale that the number rounds to zero would lose it: an objection, say."""
+    layout, scales = Layout.named({"objections": (1,)}), Scales(hospitals)
+    for step, number in enumerate([0.0, *sorted(numbers, key=abs)]):
+        exponents = scales.exponents(f"count/{step}", layout)
+        failed = np.full(layout.lanes, NARROWEST)
+        for attempt in range(words.MOST_WIDENINGS + 1):
+            encoded = encode(layout, np.array([number]), exponents, hospitals, NOISE)
+            overflow = overflow_of(layout, encoded)
+            if not overflow.any():
+                break
+            failed = np.where(overflow, exponents, failed)
+            exponents = scales.widened(exponents, overflow, attempt)
+        scales.learn(f"count/{step}", layout, exponents, encoded, failed)
+        found = decode(layout, encoded, exponents, hospitals)["objections"][0]
+        assert found == pytest.approx(number, rel=1e-5, abs=2.0**-30)

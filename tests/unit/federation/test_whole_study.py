@@ -82,7 +82,10 @@ def test_tournament_guides_evidence_and_ranks_are_those_of_a_simulation(table, c
         assert np.array_equal(ours, theirs)
     plain, lots = replace(solver, guides=(), starts=1), seeded_lots(solver.seed)
     names = tuple(federation.tensors)
-    ranks = choose_rank(federation.tensors, (2, 3), plain, Maker("blind")(names), lots=lots)
+    fewest = around.protocol.thresholds.min_cell_count
+    ranks = choose_rank(
+        federation.tensors, (2, 3), plain, Maker("blind")(names), lots=lots, fewest=fewest
+    )
     assert found.ranks == ranks
 
 

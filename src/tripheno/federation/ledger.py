@@ -1,0 +1,69 @@
+"""What a hospital remembers of all its studies, apart from every audit log: it only grows.
+
+How often a study was run with its data, and with whom. Two studies on the same data whose members
+differ by one institution give two sums whose difference is that institution's: the second one is
+refused, unless the approvals of both say that it may be.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tripheno.errors import NotApproved, RunFailed
+from tripheno.study.store import write_whole
+
+LEDGER = "ledger.json"
+
+
+@dataclass
+class Entry:
+    """One study on one snapshot of the data."""
+
+    study: str  # the protocol's hash
+    snapshot: str  # hash of the events
+    institutions: list[str]
+    other_rosters: bool  # its approval allows another roster on the same data
+    runs: list[str] = field(default_factory=list)
+
+
+class Ledger:
+    """``ledger.json`` in a hospital's state folder."""
+
+    def __init__(self, state: Path) -> None:
+        self.path = state / LEDGER
+        try:
+            told = json.loads(self.path.read_bytes()) if self.path.is_file() else []
+            self.entries = [Entry(**one) for one in told]
+        except (ValueError, TypeError):
+            raise RunFailed("the ledger of studies cannot be read", where=LEDGER) from None
+
+    def enter(self, now: Entry, run: str, most_runs: int) -> None:
+        """Write down that a run begins, or refuse it; on disk before anything leaves."""
+        for before in self.entries:
+            both = before.other_rosters and now.other_rosters
+            if before.snapshot == now.snapshot and one_apart(before, now) and not both:
+                raise NotApproved(
+                    "the same data took part in a study whose members differ by one institution",
+                    why="the difference of the two results' sums would be that institution's",
+                    fix="approve both studies with --other-rosters, if that is meant",
+                )
+        same = [
+            one for one in self.entries if (one.study, one.snapshot) == (now.study, now.snapshot)
+        ]
+        entry = same[0] if same else now
+        if run not in entry.runs:
+            if len(entry.runs) >= most_runs:
+                raise NotApproved(f"the {most_runs} run(s) of this study are spent")
+            entry.runs.append(run)
+        entry.other_rosters = now.other_rosters
+        if not same:
+            self.entries.append(now)
+        write_whole(self.path, json.dumps([asdict(one) for one in self.entries]).encode())
+
+
+def one_apart(a: Entry, b: Entry) -> bool:
+    """Whether one institution came, left, or was replaced."""
+    first, second = set(a.institutions), set(b.institutions)
+    return first != second and max(len(first - second), len(second - first)) == 1
