@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +26,8 @@ from tripheno.errors import OutputExists
 if TYPE_CHECKING:
     from tripheno.federation.home import CoordinatorHome
     from tripheno.protocol.agreed import Protocol
+
+SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def run(
@@ -110,12 +112,49 @@ def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> 
     return summary
 
 
-def status(folder: Folder = Path(), form: FormatOption = Format.text) -> None:
+def status(
+    folder: Folder = Path(),
+    watch: Annotated[bool, typer.Option("--watch", help="Show every change until Ctrl-C.")] = False,
+    metrics: Annotated[
+        int | None,
+        typer.Option(help="Serve OpenMetrics on this port of this machine until Ctrl-C.", min=0),
+    ] = None,
+    form: FormatOption = Format.text,
+) -> None:
     """How a federation stands, at the coordinator or at a hospital; who is awaited since when."""
-    if (folder / "site.toml").is_file():
-        found = _hospital_status(folder)
-    else:
-        found = _coordinator_status(folder)
+    if metrics is not None:
+        from tripheno.cli.metrics import HERE, metrics_server
+
+        with metrics_server(lambda: _status(folder), metrics) as port:
+            out().print(f"http://{HERE}:{port}/metrics", markup=False)
+            _until_interrupted(lambda: None)
+        return
+    shown: list[dict[str, Any]] = []
+
+    def show() -> None:
+        found = _status(folder)
+        if found != next(iter(shown), None):
+            shown[:] = [found]
+            _show(found, form)
+
+    show()
+    if watch:
+        _until_interrupted(show)
+
+
+def _until_interrupted(look: Callable[[], None]) -> None:
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            look()
+
+
+def _status(folder: Path) -> dict[str, Any]:
+    at_hospital = (folder / "site.toml").is_file()
+    return _hospital_status(folder) if at_hospital else _coordinator_status(folder)
+
+
+def _show(found: dict[str, Any], form: Format) -> None:
     if form is Format.json:
         print_json(found)
         return
@@ -174,7 +213,8 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
     except TriphenoError as fault:
         found["approval"] = str(fault)
     try:
-        found["certificate"] = f"good for {check_dates(HospitalHome(site).kit)} days"
+        found["certificate days"] = check_dates(HospitalHome(site).kit)
+        found["certificate"] = f"good for {found['certificate days']} days"
     except TriphenoError as fault:
         found["certificate"] = str(fault)
     runs = sorted((site.state / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
