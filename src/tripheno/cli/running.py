@@ -21,7 +21,7 @@ from tripheno.cli.console import (
     spoken_warnings,
 )
 from tripheno.cli.setting_up import Folder, need_the_engine, study_of
-from tripheno.errors import OutputExists
+from tripheno.errors import OutputExists, SettingsError
 
 if TYPE_CHECKING:
     from tripheno.federation.home import CoordinatorHome
@@ -37,6 +37,13 @@ def run(
         bool, typer.Option("--new", help="Begin anew, even if a run was paused.")
     ] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Give up the paused run.")] = False,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(help="Workspace of the server of an NVFLARE network you have, here."),
+    ] = None,
+    admin_kit: Annotated[
+        Path | None, typer.Option(help="Your login's kit in that network, role lead.")
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """Run the study when all members are there; a paused one goes on. Ctrl-C pauses.
@@ -45,11 +52,17 @@ def run(
     without one of them is another study, with another federation.toml and new approvals.
     """
     need_the_engine()
+    from tripheno.federation.hardening import check_workspace
     from tripheno.federation.home import CoordinatorHome, alone
     from tripheno.report.run_folder import check_folder
     from tripheno.study.makers import check_enough
 
     protocol, home = study_of(folder), CoordinatorHome(folder)
+    if (workspace is None) != (admin_kit is None):
+        raise SettingsError("--workspace and --admin-kit go together", fix="name both, or neither")
+    network = None if workspace is None or admin_kit is None else (workspace, admin_kit)
+    if network is not None:
+        check_workspace(network[0])
     check_enough(len(protocol.members), allow_two=protocol.allow_two)
     check_folder(to)
     with alone(home.running, "a run"):
@@ -62,7 +75,7 @@ def run(
                 f"{to} holds a finished run",
                 fix="`--new` runs the study again in its place; or name another --out",
             )
-        summary = _run(protocol, home, to, anew=anew)
+        summary = _run(protocol, home, to, anew=anew, network=network)
     if form is Format.json:
         print_json(summary)
         return
@@ -72,7 +85,14 @@ def run(
     )
 
 
-def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> dict[str, Any]:
+def _run(
+    protocol: Protocol,
+    home: CoordinatorHome,
+    to: Path,
+    *,
+    anew: bool,
+    network: tuple[Path, Path] | None,
+) -> dict[str, Any]:
     from tripheno.cli.live import LiveRun
     from tripheno.federation.channel import EngineChannel
     from tripheno.federation.coordinator import Study, coordinate
@@ -83,7 +103,7 @@ def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> 
     from tripheno.report.federated import Occasion, write_coordinator_run
 
     started = time.time()
-    seat, identity = home.seat(protocol), read_identity(home.key)
+    seat, identity = home.seat(protocol, network), read_identity(home.key)
     name, goes_on = home.begin(protocol, anew=anew)
     home.write_to(to)
     solver = protocol.solver
