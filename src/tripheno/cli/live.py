@@ -27,7 +27,7 @@ PHASES = {
     "people": "axes", "tokens": "axes", "tokens-passed": "axes", "guides": "axes",
     "objections": "axes", "common": "axes", "lengths": "axes",
     "sketch": "tournament", "opening": "tournament", "starts": "tournament", "ballot": "tournament",
-    "totals": "fit", "fit": "fit", "review": "fit", "measures": "fit", "choice": "fit",
+    "totals": "axes", "fit": "fit", "review": "fit", "measures": "fit", "choice": "fit",
     "own-factors": "fit", "effective": "prevalence", "carriers": "prevalence",
     "resamples": "evidence", "end": "release", "labels": "release",
     "result": "release", "audit-head": "audit heads",

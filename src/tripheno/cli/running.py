@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,11 +21,13 @@ from tripheno.cli.console import (
     spoken_warnings,
 )
 from tripheno.cli.setting_up import Folder, need_the_engine, study_of
-from tripheno.errors import OutputExists
+from tripheno.errors import OutputExists, SettingsError
 
 if TYPE_CHECKING:
     from tripheno.federation.home import CoordinatorHome
     from tripheno.protocol.agreed import Protocol
+
+SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def run(
@@ -35,6 +37,13 @@ def run(
         bool, typer.Option("--new", help="Begin anew, even if a run was paused.")
     ] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Give up the paused run.")] = False,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(help="Workspace of the server of an NVFLARE network you have, here."),
+    ] = None,
+    admin_kit: Annotated[
+        Path | None, typer.Option(help="Your login's kit in that network, role lead.")
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """Run the study when all members are there; a paused one goes on. Ctrl-C pauses.
@@ -43,11 +52,17 @@ def run(
     without one of them is another study, with another federation.toml and new approvals.
     """
     need_the_engine()
+    from tripheno.federation.hardening import check_workspace
     from tripheno.federation.home import CoordinatorHome, alone
     from tripheno.report.run_folder import check_folder
     from tripheno.study.makers import check_enough
 
     protocol, home = study_of(folder), CoordinatorHome(folder)
+    if (workspace is None) != (admin_kit is None):
+        raise SettingsError("--workspace and --admin-kit go together", fix="name both, or neither")
+    network = None if workspace is None or admin_kit is None else (workspace, admin_kit)
+    if network is not None:
+        check_workspace(network[0])
     check_enough(len(protocol.members), allow_two=protocol.allow_two)
     check_folder(to)
     with alone(home.running, "a run"):
@@ -60,7 +75,7 @@ def run(
                 f"{to} holds a finished run",
                 fix="`--new` runs the study again in its place; or name another --out",
             )
-        summary = _run(protocol, home, to, anew=anew)
+        summary = _run(protocol, home, to, anew=anew, network=network)
     if form is Format.json:
         print_json(summary)
         return
@@ -70,7 +85,14 @@ def run(
     )
 
 
-def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> dict[str, Any]:
+def _run(
+    protocol: Protocol,
+    home: CoordinatorHome,
+    to: Path,
+    *,
+    anew: bool,
+    network: tuple[Path, Path] | None,
+) -> dict[str, Any]:
     from tripheno.cli.live import LiveRun
     from tripheno.federation.channel import EngineChannel
     from tripheno.federation.coordinator import Study, coordinate
@@ -81,7 +103,7 @@ def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> 
     from tripheno.report.federated import Occasion, write_coordinator_run
 
     started = time.time()
-    seat, identity = home.seat(protocol), read_identity(home.key)
+    seat, identity = home.seat(protocol, network), read_identity(home.key)
     name, goes_on = home.begin(protocol, anew=anew)
     home.write_to(to)
     solver = protocol.solver
@@ -110,12 +132,49 @@ def _run(protocol: Protocol, home: CoordinatorHome, to: Path, *, anew: bool) -> 
     return summary
 
 
-def status(folder: Folder = Path(), form: FormatOption = Format.text) -> None:
+def status(
+    folder: Folder = Path(),
+    watch: Annotated[bool, typer.Option("--watch", help="Show every change until Ctrl-C.")] = False,
+    metrics: Annotated[
+        int | None,
+        typer.Option(help="Serve OpenMetrics on this port of this machine until Ctrl-C.", min=0),
+    ] = None,
+    form: FormatOption = Format.text,
+) -> None:
     """How a federation stands, at the coordinator or at a hospital; who is awaited since when."""
-    if (folder / "site.toml").is_file():
-        found = _hospital_status(folder)
-    else:
-        found = _coordinator_status(folder)
+    if metrics is not None:
+        from tripheno.cli.metrics import HERE, metrics_server
+
+        with metrics_server(lambda: _status(folder), metrics) as port:
+            out().print(f"http://{HERE}:{port}/metrics", markup=False)
+            _until_interrupted(lambda: None)
+        return
+    shown: list[dict[str, Any]] = []
+
+    def show() -> None:
+        found = _status(folder)
+        if found != next(iter(shown), None):
+            shown[:] = [found]
+            _show(found, form)
+
+    show()
+    if watch:
+        _until_interrupted(show)
+
+
+def _until_interrupted(look: Callable[[], None]) -> None:
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            look()
+
+
+def _status(folder: Path) -> dict[str, Any]:
+    at_hospital = (folder / "site.toml").is_file()
+    return _hospital_status(folder) if at_hospital else _coordinator_status(folder)
+
+
+def _show(found: dict[str, Any], form: Format) -> None:
     if form is Format.json:
         print_json(found)
         return
@@ -178,7 +237,8 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
     except TriphenoError as fault:
         found["approval"] = str(fault)
     try:
-        found["certificate"] = f"good for {check_dates(HospitalHome(site).kit)} days"
+        found["certificate days"] = check_dates(HospitalHome(site).kit)
+        found["certificate"] = f"good for {found['certificate days']} days"
     except TriphenoError as fault:
         found["certificate"] = str(fault)
     runs = sorted((site.state / "runs").glob("*"), key=lambda path: path.stat().st_mtime)

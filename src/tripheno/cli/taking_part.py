@@ -16,7 +16,7 @@ import typer
 from tripheno.cli.console import Format, FormatOption, show_event
 from tripheno.cli.preview import FederationOption, SiteOption, settings
 from tripheno.cli.setting_up import Folder, need_the_engine, study_of
-from tripheno.errors import CoordinatorUnreachable, NameTaken, UnknownMember
+from tripheno.errors import CoordinatorUnreachable, NameTaken, SettingsError, UnknownMember
 
 if TYPE_CHECKING:
     from tripheno.federation.hospital import HospitalFile
@@ -61,6 +61,13 @@ def join(
     site_file: SiteOption = Path("site.toml"),
     federation_file: FederationOption = Path("federation.toml"),
     once: Annotated[bool, typer.Option("--once", help="Leave when a run is finished.")] = False,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(help="Workspace of the agent of an NVFLARE network you have, here."),
+    ] = None,
+    no_agent: Annotated[
+        bool, typer.Option("--no-agent", help="That agent runs already: start none.")
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Take part: connect outbound, wait, answer; start again after a fault and go on.
@@ -69,6 +76,7 @@ def join(
     the log on stderr.
     """
     need_the_engine()
+    from tripheno.federation.hardening import check_workspace
     from tripheno.federation.home import HospitalHome, alone
     from tripheno.federation.hospital import HospitalDesk
     from tripheno.federation.journal import Journal
@@ -77,26 +85,33 @@ def join(
     from tripheno.federation.relay import Counter
     from tripheno.federation.supervision import Supervised, agent_words
 
+    if (workspace is not None) != no_agent:
+        raise SettingsError("--workspace and --no-agent go together", fix="name both, or neither")
+    if workspace is not None:
+        check_workspace(workspace)
     protocol, site = _member_settings(site_file, federation_file)
     home, journal = HospitalHome(site), Journal(site.state, show_event(form))
     with ExitStack() as stack:
         stack.enter_context(alone(site.state / "joined", site.name))
         told = stack.enter_context(_until_told())
         file = _hospital_file(protocol, site, site_file, journal, told if once else None)
-        kit = home.kit
-        check_dates(kit)
-        _find_coordinator(kit, Address.of(protocol.operation.address), told, journal)
-        desk = HospitalDesk(file)
-        counter = stack.enter_context(Counter(kit.workspace, desk.respond))
-        words = agent_words(kit.workspace, site.name)
-        engine = stack.enter_context(Supervised(words, kit.workspace, journal.tell, told))
+        desk, engine = HospitalDesk(file), None
+        if workspace is not None:
+            counter = stack.enter_context(Counter(workspace.resolve(), desk.respond))
+        else:
+            kit = home.kit
+            check_dates(kit)
+            _find_coordinator(kit, Address.of(protocol.operation.address), told, journal)
+            counter = stack.enter_context(Counter(kit.workspace, desk.respond))
+            words = agent_words(kit.workspace, site.name)
+            engine = stack.enter_context(Supervised(words, kit.workspace, journal.tell, told))
         journal.note(
             "joined",
             f"{site.name} takes part in {protocol.study!r}: {file.tensor.patients:,} patients",
             result=True, hospital=site.name, study=protocol.study,
         )  # fmt: skip
         told.wait()
-        if engine.refused:
+        if engine is not None and engine.refused:
             raise _name_taken(site.name, protocol.operation.address)
         counter.wait_for_silence(SECONDS_FOR_LAST_WORDS if once else 0.0)
     journal.note("left", "left", result=True, hospital=site.name)

@@ -14,6 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tripheno.errors import SettingsError
+
 ALLOWED = (
     "nvflare.collab.runtime.controller.CollabController",
     "nvflare.collab.runtime.executor.CollabExecutor",
@@ -70,6 +72,39 @@ def harden(workspace: Path) -> None:
         if (workspace / kept).is_file():
             (workspace / name).unlink(missing_ok=True)
             (workspace / name).symlink_to(kept)
+
+
+def check_workspace(workspace: Path) -> None:
+    """A workspace of a network that is there already: its owner must have let us in, and no more.
+
+    What `harden` writes into kits of our own, the owner of this one writes; all faults at once.
+    """
+    local, faults = workspace / "local", []
+    kept = local / "resources.json"
+    try:
+        found = json.loads(kept.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise SettingsError(
+            "cannot be read", where=str(kept),
+            fix="copy resources.json.default to it, then change it as docs/howto/network.md says",
+        ) from None  # fmt: skip
+    missing = [one for one in ALLOWED if one not in found.get("class_allow_list", [])]
+    if missing:
+        faults.append(f"class_allow_list lacks {', '.join(missing)}")
+    if found.get("class_list_enforcement_mode") != "enforce":
+        faults.append('class_list_enforcement_mode is not "enforce"')
+    if "client" in found and found.get("allow_log_streaming") is not False:
+        faults.append("allow_log_streaming is not false: this hospital's logs would be uploaded")
+    if not (workspace / "comm_config.json").is_file():
+        faults.append(
+            "no comm_config.json in the workspace's root: a job could bring one, and code"
+        )
+    if faults:
+        raise SettingsError(
+            "; ".join(faults),
+            where=str(workspace),
+            fix="docs/howto/network.md, `A network you have`",
+        )
 
 
 def hardened_resources(resources: dict[str, Any], storage: Path) -> dict[str, Any]:

@@ -97,14 +97,16 @@ class CoordinatorHome:
             found[label] = kit.days_left(role)
         return found
 
-    def seat(self, protocol: Protocol) -> Seat:
-        """Where `run` finds the server and its login."""
-        server = self.machine.kit(Address.of(protocol.operation.address).host)
-        lead = self.machine.kit(LEAD)
-        if not server.ready:
-            raise NoKit("there is no server here yet", fix="start `tripheno serve` first")
+    def seat(self, protocol: Protocol, network: tuple[Path, Path] | None = None) -> Seat:
+        """Where `run` finds the server and its login: our own, or those of another network."""
         seconds = float(protocol.operation.round_seconds)
-        return Seat(server.workspace, lead.workspace, self.state / "job", seconds)
+        if network is not None:
+            server, lead = (path.resolve() for path in network)
+            return Seat(server, lead, self.state / "job", seconds)
+        own = self.machine.kit(Address.of(protocol.operation.address).host)
+        if not own.ready:
+            raise NoKit("there is no server here yet", fix="start `tripheno serve` first")
+        return Seat(own.workspace, self.machine.kit(LEAD).workspace, self.state / "job", seconds)
 
     def forget_jobs(self, kit: Kit) -> None:
         """Before a server starts: its port is free, and no job of one that was killed is left.

@@ -11,7 +11,6 @@ from typing import Any, Self
 from nvflare.fuel.flare_api.flare_api import Session as EngineSession
 
 from tripheno.errors import EngineRefused, ForeignJob
-from tripheno.federation.provisioning import LEAD
 
 SECONDS_TO_LOG_IN = 10.0
 TRIES_TO_LOG_IN = 2  # after that the caller tries again, or gives up in its own time
@@ -22,7 +21,7 @@ class Session:
     """Logged in at the server. Close it: an open one keeps the process alive."""
 
     def __init__(self, workspace: Path) -> None:
-        self._seat = EngineSession(username=LEAD, startup_path=str(workspace))
+        self._seat = EngineSession(username=workspace.name, startup_path=str(workspace))
         self._seat.api.auto_login_max_tries = TRIES_TO_LOG_IN
         try:
             with redirect_stdout(io.StringIO()):  # it greets whoever logs in

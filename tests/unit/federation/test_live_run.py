@@ -3,14 +3,18 @@
 import json
 import re
 import time
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from typer.testing import CliRunner
 
+from tripheno.cli import running
 from tripheno.cli.console import Progress
 from tripheno.cli.live import LiveRun, phase_of
 from tripheno.cli.main import app
-from tripheno.errors import RunFailed
+from tripheno.cli.metrics import metrics_server
+from tripheno.errors import PortTaken, RunFailed
 from tripheno.federation.home import CoordinatorHome, alone
 from tripheno.federation.journal import Journal
 from tripheno.federation.line import Awaited
@@ -121,3 +125,38 @@ def test_status_says_how_far_a_run_is_and_who_is_awaited_since_when(live, tmp_pa
     assert found["at most"] == protocol().solver.max_iter
     with alone(home.running, "a run"):
         assert status()["at work"]
+
+
+def test_a_program_that_watches_reads_openmetrics_on_this_machine():
+    found = {"state": "open", "at work": True, "iteration": 7, "phase": "fit",
+             "awaited": ["harbour"], "seconds waited": 12}  # fmt: skip
+    with metrics_server(lambda: found, 0) as port:
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text, kind = answer.read().decode(), answer.headers["Content-Type"]
+        with pytest.raises(HTTPError, match="404") as missing:
+            urlopen(f"http://127.0.0.1:{port}/")
+        missing.value.close()
+        with pytest.raises(PortTaken, match="TRIP-E519"), metrics_server(dict, port):
+            pass
+    assert kind.startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+    assert 'tripheno_phase{state="open",phase="fit"} 1' in text
+    assert 'tripheno_awaited{hospital="harbour"} 1' in text
+    assert {"tripheno_at_work 1", "tripheno_iteration 7", "tripheno_waited_seconds 12"} <= set(
+        text.splitlines()
+    )
+
+
+def test_a_watched_status_is_shown_again_when_it_changed(tmp_path, monkeypatch):
+    told = iter([{"state": "open"}, {"state": "open"}, {"state": "finished"}])
+
+    def look(_folder):
+        try:
+            return next(told)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(running, "_coordinator_status", look)
+    monkeypatch.setattr(running, "SECONDS_BETWEEN_LOOKS", 0.0)
+    done = CliRunner().invoke(app, ["status", "--folder", str(tmp_path), "--watch"])
+    assert done.stdout.splitlines() == ["state: open", "state: finished"]
