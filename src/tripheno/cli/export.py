@@ -22,6 +22,7 @@ class ExportChoice(StrEnum):
     parquet = "parquet"
     meds = "meds"
     card = "card"
+    slides = "slides"
 
 
 def export(
@@ -31,7 +32,7 @@ def export(
         typer.Option(
             "--as",
             help="OHDSI cohort definitions, FHIR ValueSets, Excel or CSV with a reviewer's sheet, "
-            "AnnData, Parquet, MEDS, or a model card.",
+            "AnnData, Parquet, MEDS, a model card, or PowerPoint slides.",
         ),
     ],
     out_dir: Annotated[
@@ -48,6 +49,10 @@ def export(
         Path | None,
         typer.Option(help="Folder of `transform`: patients too, for AnnData and MEDS."),
     ] = None,
+    only: Annotated[
+        list[int] | None,
+        typer.Option(help="Only this phenotype, by its number; may be given again.", min=1),
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """Hand a run's phenotypes on, under the names people gave them."""
@@ -55,7 +60,9 @@ def export(
     from tripheno.report.exports.write import export_run
 
     target = out_dir or run.with_name(f"{run.resolve().name}-{kind.value}")
-    written = export_run(run, kind.value, target, Wanted(unstable, concepts, scored))
+    written = export_run(
+        run, kind.value, target, Wanted(unstable, concepts, scored, tuple(only or ()))
+    )
     if form is Format.json:
         print_json({"out": str(target), "files": [str(path) for path in written]})
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,16 @@ from tripheno.errors import SettingsError
 def ui(
     folder: Annotated[Path, typer.Argument(help="Run folder, study folder, or folder of runs.")],
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.", min=0)] = 0,
-    browse: Annotated[bool, typer.Option("--open", help="Open the browser, too.")] = False,
+    site: Annotated[
+        Path | None,
+        typer.Option(help="This hospital's own folder: adds a page with its patients' timelines."),
+    ] = None,
+    browse: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the browser.", show_default="where a person looks on"
+        ),
+    ] = None,
 ) -> None:
     """Look at a run, name and judge its phenotypes, in a browser on this machine."""
     try:
@@ -33,7 +43,7 @@ def ui(
     door.bind(("127.0.0.1", port))
     number = door.getsockname()[1]
     token = secrets.token_urlsafe(24)
-    app = make_app(folder, token, [f"127.0.0.1:{number}", f"localhost:{number}"])
+    app = make_app(folder, token, [f"127.0.0.1:{number}", f"localhost:{number}"], site)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     app.state.ending = lambda: server.should_exit
@@ -41,6 +51,6 @@ def ui(
     address = f"http://127.0.0.1:{number}/?token={token}"
     out().print(address)
     err().print("Open this address in a browser on this machine. Ctrl-C stops the dashboard.")
-    if browse:
+    if sys.stdout.isatty() if browse is None else browse:
         webbrowser.open(address)
     server.run(sockets=[door])

@@ -27,6 +27,7 @@ from starlette.staticfiles import StaticFiles
 
 from tripheno.dashboard.guard import Guard
 from tripheno.dashboard.live import follow
+from tripheno.dashboard.patients import MOST_LISTED, OwnPatients
 from tripheno.errors import SettingsError, TriphenoError
 from tripheno.files import csv_text
 from tripheno.progress import STATUS, read_status
@@ -39,8 +40,16 @@ from tripheno.report.annotations import (
     latest,
     reviewed,
 )
-from tripheno.report.page import ORDERS, charts_of, environment, page_context, write_page
+from tripheno.report.page import (
+    GRADE_WORDS,
+    ORDERS,
+    charts_of,
+    environment,
+    page_context,
+    write_page,
+)
 from tripheno.report.phenotypes import Phenotype, Review
+from tripheno.report.rule import RULE
 from tripheno.report.run_folder import (
     SHOWN,
     Report,
@@ -56,6 +65,8 @@ PAGES = {
     "/": "Federation", "/phenotypes": "Phenotypes", "/compare": "Compare",
     "/experiments": "Experiments", "/privacy": "Privacy",
 }  # fmt: skip
+
+PATIENTS = "/patients"  # only with a hospital's own folder
 
 
 @dataclass(frozen=True)
@@ -95,11 +106,13 @@ class Desk:
         return [{"name": folder.name, **summary} for folder, summary in found if "rmse" in summary]
 
 
-def make_app(folder: Path, token: str, hosts: Iterable[str]) -> Starlette:
-    """The dashboard over a run or study folder."""
+def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None = None) -> Starlette:
+    """The dashboard over a run or study folder; with a hospital's folder, its own patients too."""
     desk = Desk(folder)
     if desk.unfinished() is None:
         read_report(desk.run)  # a folder that is no run is refused before the first page
+    own = OwnPatients(desk.run, site) if site is not None else None
+    pages = PAGES if own is None else {**PAGES, PATIENTS: "Patients"}
     writing = Lock()
     templates = environment()
     templates.loader = ChoiceLoader(
@@ -110,10 +123,15 @@ def make_app(folder: Path, token: str, hosts: Iterable[str]) -> Starlette:
         path = request.url.path
         status = desk.unfinished()
         if status is not None:
-            context = {"pages": PAGES, "here": path, "folder": desk.folder.name, "status": status}
+            context = {"pages": pages, "here": path, "folder": desk.folder.name, "status": status}
             return HTMLResponse(templates.get_template("running.html").render(**context))
         template = templates.get_template(f"{PAGES[path].lower()}.html")
-        return HTMLResponse(template.render(**_context(desk, request)))
+        return HTMLResponse(template.render(**_context(desk, request), pages=pages))
+
+    def patients(request: Request) -> Response:
+        assert own is not None
+        template = templates.get_template("patients.html")
+        return HTMLResponse(template.render(**_own_context(desk, own, request), pages=pages))
 
     async def said(request: Request) -> Response:
         form = {key: str(value) for key, value in (await request.form()).items()}
@@ -141,6 +159,7 @@ def make_app(folder: Path, token: str, hosts: Iterable[str]) -> Starlette:
 
     routes = [
         *(Route(path, page) for path in PAGES),
+        *([Route(PATIENTS, patients)] if own is not None else []),
         Route("/annotate", said, methods=["POST"]),
         Route("/annotations.csv", export),
         Route("/live", live),
@@ -184,12 +203,28 @@ def _context(desk: Desk, request: Request) -> dict[str, Any]:
         **page_context(report),
         "charts": charts_of(report) if path == "/" else {},
         "phenotypes": sorted(shown, key=order), "numbers": [p.number for p in report.phenotypes],
-        "pages": PAGES, "here": path, "asked": asked, "blind": blind, "orders": list(ORDERS),
+        "here": path, "asked": asked, "blind": blind, "orders": list(ORDERS),
         "reviewer": reviewer, "said": latest(heard), "history": heard, "verdicts": VERDICTS,
         "agreements": [pair for pair in pairs if pair], "status_of": status_of,
         "experiments": desk.experiments() if path in ("/experiments", "/compare") else [],
         "beside": _beside(desk, asked.get("with", "")) if path == "/compare" else None,
         "folder": desk.folder.name,
+    }  # fmt: skip
+
+
+def _own_context(desk: Desk, own: OwnPatients, request: Request) -> dict[str, Any]:
+    """Who of this hospital has the phenotype that was asked for, and one patient's days."""
+    phenotypes = read_report(desk.run).phenotypes
+    number, asked = (request.query_params.get(name, "") for name in ("phenotype", "patient"))
+    if not all(word == "" or word.isdecimal() for word in (number, asked)):
+        raise SettingsError("phenotype and patient are numbers")
+    phenotype = next((p for p in phenotypes if str(p.number) == number), phenotypes[0])
+    patient = int(asked) if asked else None
+    return {
+        "phenotypes": phenotypes, "phenotype": phenotype, "who": own.who(phenotype.number),
+        "patient": patient, "rule": RULE, "most": MOST_LISTED, "grades": GRADE_WORDS,
+        "timeline": [] if patient is None else own.timeline(patient, phenotype),
+        "here": PATIENTS, "folder": desk.folder.name,
     }  # fmt: skip
 
 

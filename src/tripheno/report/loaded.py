@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -146,12 +146,15 @@ class LoadedRun:
     def export(
         self, form: str, out: Path | str, *, unstable: bool = False,
         concepts: Path | str | None = None, scored: Path | str | None = None,
+        only: Sequence[int] = (),
     ) -> list[Path]:  # fmt: skip
         """Write a format of ``tripheno export`` into a new folder; the files written."""
         if form not in FORMATS:
             raise SettingsError(f"no format '{form[:20]}'", fix=f"one of {', '.join(FORMATS)}")
-        given = [Path(one) if one is not None else None for one in (concepts, scored)]
-        return export_run(self.folder, form, Path(out), Wanted(unstable, *given))
+        table, patients = (None if one is None else Path(one) for one in (concepts, scored))
+        return export_run(
+            self.folder, form, Path(out), Wanted(unstable, table, patients, tuple(only))
+        )
 
     def compare(self, other: LoadedRun | Path | str) -> RunsCompared:
         """What stayed, appeared and vanished in another run, seen from this one."""

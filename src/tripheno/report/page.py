@@ -58,7 +58,9 @@ def environment() -> Environment:
     made.filters["signed"] = signed_percent
     made.filters["readable"] = readable
     made.filters["pair"] = lambda word: (word, word)
-    made.filters["long"] = lambda text: Markup(' class="long"') if len(text) > 120 else ""
+    made.filters["long"] = lambda text: (
+        Markup(' class="long" tabindex="0"') if len(text) > 120 else ""
+    )
     made.filters["thousands"] = lambda number: f"{number:,}"
     made.filters["spoken"] = spoken
     return made

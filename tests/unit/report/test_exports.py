@@ -252,3 +252,24 @@ def test_every_format_writes_what_it_says(run, tmp_path, kind):
     written = export_run(run, kind, tmp_path / "out", EVERY)
     assert written
     assert all(path.stat().st_size > 0 for path in written)
+
+
+def test_slides_of_chosen_phenotypes_open_in_powerpoints_own_form(run, tmp_path):
+    from pptx import Presentation
+
+    (path,) = export_run(run, "slides", tmp_path / "out", Wanted(unstable=True, only=(2,)))
+    summary, slide = Presentation(str(path)).slides
+    phenotype = read_report(run).phenotypes[1]
+    words = [shape.text_frame.text for shape in slide.shapes if shape.has_text_frame]
+    assert words[0] == f"2. {phenotype.title}"
+    assert any(text.startswith("How sure: ") for text in words)
+    tables = [shape.table for shape in slide.shapes if shape.has_table]
+    assert len(tables) == len(phenotype.codes)
+    first = next(iter(phenotype.codes.values()))[0]
+    assert tables[0].cell(1, 0).text == first.name
+    assert any("Next: " in s.text_frame.text for s in summary.shapes if s.has_text_frame)
+
+
+def test_a_phenotype_that_is_not_there_is_not_exported(run, tmp_path):
+    with pytest.raises(SettingsError, match="no phenotype 99"):
+        export_run(run, "slides", tmp_path / "out", Wanted(only=(99,)))

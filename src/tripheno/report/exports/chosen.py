@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tripheno.errors import NothingToExport
+from tripheno.errors import NothingToExport, SettingsError
 from tripheno.report.annotations import groups
 from tripheno.report.phenotypes import Phenotype, RankedCode
 from tripheno.report.run_folder import Report, read_report, shown_folder
@@ -20,6 +20,7 @@ class Wanted:
     unstable: bool = False  # hand on unstable phenotypes too
     concepts: Path | None = None  # an OMOP concept table, for runs with other codes
     scored: Path | None = None  # patients scored by `transform`, for exports of patients
+    only: tuple[int, ...] = ()  # these phenotypes and no others
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,19 @@ class Source:
 
     def chosen(self) -> list[Chosen]:
         """Phenotypes that reviewers kept; unstable ones only if named by people, or asked for."""
+        only = self.wanted.only
+        missing = sorted(set(only) - {p.number for p in self.report.phenotypes})
+        if missing:
+            raise SettingsError(f"no phenotype {missing[0]}", where=str(self.folder))
         found = [
             Chosen(phenotype, _united(under))
             for phenotype, under in groups(self.report.phenotypes)
-            if (phenotype.grade != "unstable" and phenotype.named)
-            or phenotype.name
-            or self.wanted.unstable
+            if (not only or phenotype.number in only)
+            and (
+                (phenotype.grade != "unstable" and phenotype.named)
+                or phenotype.name
+                or self.wanted.unstable
+            )
         ]
         if not found:
             raise NothingToExport(

@@ -11,6 +11,7 @@ from tripheno.report.exports.card import write_card
 from tripheno.report.exports.chosen import Source, Wanted, open_source
 from tripheno.report.exports.fhir import write_valuesets
 from tripheno.report.exports.matrices import write_anndata, write_meds
+from tripheno.report.exports.slides import write_slides
 from tripheno.report.exports.tables import write_csv, write_parquet, write_xlsx
 
 FORMATS: dict[str, Callable[[Source, Path], list[Path]]] = {
@@ -22,6 +23,7 @@ FORMATS: dict[str, Callable[[Source, Path], list[Path]]] = {
     "parquet": write_parquet,
     "meds": write_meds,
     "card": write_card,
+    "slides": write_slides,
 }
 OF_PATIENTS = ("anndata", "meds")
 

@@ -1,0 +1,120 @@
+"""PowerPoint: a slide for each phenotype that is handed on, how sure before what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tripheno.errors import MissingExtra
+from tripheno.report.exports.chosen import Chosen, Source
+from tripheno.report.page import GRADE_WORDS, percent
+from tripheno.report.phenotypes import Phenotype, RankedCode
+from tripheno.report.rule import RULE
+from tripheno.report.summary import sentences
+from tripheno.report.titles import brief
+
+CODES = 6  # of a mode on a slide
+LONGEST = 46  # letters of a code
+
+
+def write_slides(source: Source, out: Path) -> list[Path]:
+    """``phenotypes.pptx``: the summary, then the phenotypes."""
+    try:
+        from pptx import Presentation  # noqa: PLC0415  an extra
+        from pptx.util import Inches  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtra(
+            "PowerPoint needs python-pptx", fix="pip install 'tripheno[export]'"
+        ) from None
+    deck = Presentation()
+    deck.slide_width, deck.slide_height = Inches(13.333), Inches(7.5)
+    run = source.report.annotations.run
+    _summary(deck, source, f"Run {run}. A patient has a phenotype when {RULE}.")
+    for one in source.chosen():
+        _slide(deck, one, f"Run {run}")
+    deck.save(str(out / "phenotypes.pptx"))
+    return [out / "phenotypes.pptx"]
+
+
+def _summary(deck: Any, source: Source, foot: str) -> None:
+    slide = _titled(deck, f"Phenotypes of {len(source.run['hospitals'])} hospitals", foot)
+    _text(slide, (0.6, 1.4, 12.1, 5.0), sentences(source.report), 20)
+
+
+def _slide(deck: Any, one: Chosen, foot: str) -> None:
+    phenotype = one.phenotype
+    slide = _titled(deck, f"{phenotype.number}. {phenotype.title}", foot)
+    _text(slide, (0.6, 1.25, 12.1, 0.9), facts(phenotype), 16)
+    width = 12.1 / len(one.codes)
+    for n, (mode, codes) in enumerate(one.codes.items()):
+        _codes(slide, mode, codes[:CODES], (0.6 + n * width, 2.5, width - 0.3))
+
+
+def facts(phenotype: Phenotype) -> list[str]:
+    """How sure and who has it, in two lines."""
+    sure = GRADE_WORDS.get(phenotype.grade or "", "not examined")
+    said = f"How sure: {sure}"
+    if phenotype.effective_patients is not None:
+        said += f"; rests on about {phenotype.effective_patients:.0f} patients"
+    counted = phenotype.prevalence
+    if counted is None or counted.total is None or counted.total_share is None:
+        return [said, "How many have it: withheld or not counted"]
+    who = f"{counted.total:,} patients have it ({percent(counted.total_share, 1)}"
+    if phenotype.interval:
+        low, high = (percent(end, 1) for end in phenotype.interval)
+        who += f", 90 % interval {low} to {high}"
+    return [said, who + ")"]
+
+
+def _codes(
+    slide: Any, mode: str, codes: tuple[RankedCode, ...], place: tuple[float, float, float]
+) -> None:
+    from pptx.util import Inches, Pt  # noqa: PLC0415
+
+    left, top, width = place
+    shape = slide.shapes.add_table(
+        len(codes) + 1, 2, Inches(left), Inches(top), Inches(width), Inches(0.4 * (len(codes) + 1))
+    )
+    table = shape.table
+    table.columns[0].width, table.columns[1].width = Inches(width - 1.9), Inches(1.9)
+    rows = [(mode.capitalize(), "share"), *((_name(code), _share(code)) for code in codes)]
+    for n, row in enumerate(rows):
+        for m, words in enumerate(row):
+            cell = table.cell(n, m)
+            cell.text = words
+            cell.text_frame.paragraphs[0].runs[0].font.size = Pt(14)
+
+
+def _name(code: RankedCode) -> str:
+    name = brief(code.name) or "(not known here)"
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+
+
+def _share(code: RankedCode) -> str:
+    share = percent(code.share)
+    if code.interval is None:
+        return share
+    return f"{share} ({100 * code.interval[0]:.0f}–{100 * code.interval[1]:.0f})"
+
+
+def _titled(deck: Any, title: str, foot: str) -> Any:
+    slide = deck.slides.add_slide(deck.slide_layouts[6])  # blank
+    shown = title if len(title) < 120 else title[:119] + "…"
+    _text(slide, (0.6, 0.35, 12.1, 0.9), [shown], 28, bold=True)
+    _text(slide, (0.6, 6.85, 12.1, 0.5), [foot], 10)
+    return slide
+
+
+def _text(
+    slide: Any, box: tuple[float, float, float, float], lines: list[str], size: int, *,
+    bold: bool = False,
+) -> None:  # fmt: skip
+    from pptx.util import Inches, Pt  # noqa: PLC0415
+
+    frame = slide.shapes.add_textbox(*(Inches(value) for value in box)).text_frame
+    frame.word_wrap = True
+    for n, line in enumerate(lines):
+        paragraph = frame.paragraphs[0] if n == 0 else frame.add_paragraph()
+        run = paragraph.add_run()
+        run.text = line
+        run.font.size, run.font.bold = Pt(size), bold
