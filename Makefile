@@ -7,13 +7,18 @@ BIN := .venv/bin
 help:  ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/installed: pyproject.toml constraints.txt  # what a user has, and its loops compiled
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tripheno needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m tripheno.tensor.warm_up
+	@touch $@
+
+.venv/ready: .venv/installed  # and what a developer has
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: .venv/ready  ## Three hospitals find the phenotypes that pooled data would show
+demo: .venv/installed  ## Three hospitals find the phenotypes that pooled data would show
 	$(BIN)/tripheno demo --out tripheno-demo --force
 
 test: .venv/ready lint unit  ## Every check: style, types, layers, tests

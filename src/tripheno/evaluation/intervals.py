@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm as normal
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtrit  # all of scipy.stats takes half a second to load
 
 from tripheno.errors import SettingsError
 from tripheno.protocol.agreed import MOST_RESAMPLES
@@ -62,7 +61,7 @@ def percentile_interval(
     if effective is None:
         return Interval(low, high)
     freedom = np.maximum(np.asarray(effective) - 1.0, 1.0)
-    wider = student.ppf(1.0 - tail, freedom) / normal.ppf(1.0 - tail)
+    wider = stdtrit(freedom, 1.0 - tail) / ndtri(1.0 - tail)
     wider = wider * np.sqrt((freedom + 1.0) / freedom)
     middle = np.median(values, axis=0)
     return Interval(middle + wider * (low - middle), middle + wider * (high - middle))
