@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import warnings
 import zlib
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import numpy as np
 
 from tripheno.errors import BadCells, BadShape, EmptyTensor, NoSuchFile, SettingsError
 from tripheno.records.events import CountingRule, check_events, counting_rule
+from tripheno.records.textfile import lines
 from tripheno.tensor.block_building import in_blocks, joined, selected
 from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells, sorted_cells
@@ -141,18 +141,17 @@ class CountTensor:
 
     @classmethod
     def from_tns(cls, path: str | Path, *, modes: Sequence[str] | None = None) -> CountTensor:
-        """From a FROSTT file: one cell a line, indices then the value; ``.gz`` is unpacked.
+        """From a FROSTT file: one cell a line, indices then the value; packed ones are unpacked.
 
         Indices start at 1; a mode in which a 0 occurs is taken to start at 0.
         """
         path = Path(path)
         if not path.is_file():
             raise NoSuchFile(f"No file {path}")
-        opener = gzip.open if path.suffix == ".gz" else open
         try:
-            with opener(path, "rt", encoding="utf-8") as stream, warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an empty file is refused below
-                rows = np.loadtxt(stream, comments="#", ndmin=2)
+                rows = np.loadtxt(lines(path), comments="#", ndmin=2)
         except (ValueError, OSError, EOFError, zlib.error) as fault:
             raise BadCells(
                 "cannot be read as a FROSTT tensor",
