@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tripheno.errors import BadCells, BadShape, EmptyTensor, NoSuchFile, SettingsError
+from tripheno.errors import (
+    BadCells,
+    BadShape,
+    EmptyTensor,
+    NoSuchFile,
+    SettingsError,
+    UnreadableTable,
+)
 from tripheno.records.events import CountingRule, check_events, counting_rule
 from tripheno.records.textfile import lines
 from tripheno.tensor.block_building import in_blocks, joined, selected
@@ -152,7 +159,7 @@ class CountTensor:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an empty file is refused below
                 rows = np.loadtxt(lines(path), comments="#", ndmin=2)
-        except (ValueError, OSError, EOFError, zlib.error) as fault:
+        except (ValueError, OSError, EOFError, zlib.error, UnreadableTable) as fault:
             raise BadCells(
                 "cannot be read as a FROSTT tensor",
                 where=path.name,
@@ -300,11 +307,11 @@ def _checked_cells(indices: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
     for name, array in (("an index", indices), ("a count", values)):
         if array.dtype.kind not in "iuf":
             faults.append(f"{name} is not a number")
-        elif not np.isfinite(array).all():
+        elif array.dtype.kind == "f" and not np.isfinite(array).all():
             faults.append(f"{name} is not finite")
-        elif (array < 0).any():
+        elif array.min() < 0:
             faults.append(f"{name} is negative")
-        elif (array != np.floor(array)).any():
+        elif array.dtype.kind == "f" and (array != np.floor(array)).any():
             faults.append(f"{name} is fractional")
         elif float(array.max()) >= 2.0**53:
             faults.append(f"{name} is too large")

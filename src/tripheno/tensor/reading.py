@@ -61,7 +61,8 @@ def _read_table(path: Path) -> tuple[pa.Table, bool]:
     """The table, and whether it was written as text (then every column is text, or missing)."""
     try:
         if kind_of(path) == "parquet":
-            return pq.read_table(path), False
+            text = [field.name for field in pq.read_schema(path) if pa.types.is_string(field.type)]
+            return pq.read_table(path, read_dictionary=text), False
         header, encoding = header_of(path), encoding_of(path)
         with content(path) as stream:
             table = pyarrow.csv.read_csv(
