@@ -6,7 +6,8 @@ those events by visit gives back exactly the cells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class CellFile:
     modes: tuple[str, ...]
     value: str
     inputs: Mapping[str, str]
+    positions: bool = False
+    """Whether patients and codes are positions, as in a FROSTT tensor."""
 
 
 def is_tns(path: Path) -> bool:
@@ -48,6 +51,8 @@ def cells_in_tables(origin: Origin, settings: IngestSettings) -> CellFile:
                 where=origin.shown(name),
                 fix="name them with --modes",
             )
+        types = {column.lower(): kind for column, kind in origin.columns(name).items()}
+        _refuse_types(types, settings.rule.modes, origin.shown(name))
         return CellFile(
             shown=origin.shown(name),
             relation=origin.relation(name, ()),
@@ -62,6 +67,19 @@ def cells_in_tables(origin: Origin, settings: IngestSettings) -> CellFile:
         why="cells have the columns patient, one per mode, and value",
         fix="describe the tables in a site.toml and name it with --settings",
     )
+
+
+def _refuse_types(types: Mapping[str, str], modes: Sequence[str], where: str) -> None:
+    """Ids and codes are text or whole numbers, counts are numbers."""
+    faults = [
+        f"'{name}' holds codes as {types[name]}: write them as text"
+        for name in ("patient", *modes)
+        if not re.fullmatch(r"VARCHAR|BLOB|ENUM\(.*\)|U?\w*INT(EGER)?", types[name].upper())
+    ]
+    if types["value"].upper() == "BOOLEAN":
+        faults.append("'value' holds yes and no, not counts")
+    if faults:
+        raise BadCells("; ".join(faults), where=where)
 
 
 def cells_in_tns(path: Path, settings: IngestSettings) -> CellFile:
@@ -81,6 +99,7 @@ def cells_in_tns(path: Path, settings: IngestSettings) -> CellFile:
         modes=tuple(f"c{n}" for n in range(1, width - 1)),
         value=f"c{width - 1}",
         inputs={path.name: file_fingerprint(path)},
+        positions=True,
     )
 
 
@@ -98,19 +117,26 @@ def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) ->
             relation=file.relation,
         )
     )
-    wrong, blank, total = bench.rows(
-        "SELECT count(*) FILTER (value IS NULL OR value < 1 OR value <> floor(value)), "
-        "count(*) FILTER (patient IS NULL), count(*) FROM cells"
+    nothing = " OR ".join(f"m{n} IS NULL" for n in range(len(file.modes)))
+    wrong, blank, bare, total = bench.rows(
+        "SELECT count(*) FILTER (value IS NULL OR value < 1 OR value <> floor(value)), "  # noqa: S608
+        f"count(*) FILTER (patient IS NULL), count(*) FILTER ({nothing}), count(*) FROM cells"
     )[0]
     faults = [f"{wrong:,} of {total:,} values are not whole counts above 0"] if wrong else []
     faults += [f"{blank:,} cells have no patient"] if blank else []
+    faults += [f"{bare:,} cells lack a code"] if bare else []
+    if file.positions:
+        columns = ("patient", *(f"m{n}" for n in range(len(file.modes))))
+        no = " OR ".join(f"NOT regexp_full_match({column}, '\\d+')" for column in columns)
+        odd = bench.rows(f"SELECT count(*) FROM cells WHERE {no}")[0][0]  # noqa: S608
+        faults += [f"{odd:,} cells have positions that are not whole numbers"] if odd else []
     if faults:
         raise BadCells("; ".join(faults), where=file.shown)
     extracts = tuple(
         Extract(mode, file.shown, sql_text("cells_mode").format(column=f"m{n}"))
         for n, mode in enumerate(settings.rule.modes)
     )
-    return Plan("ready-made cells", extracts, file.inputs)
+    return Plan("ready-made cells", extracts, file.inputs, visits_are_unique=False)
 
 
 def _present(column: str, missing: str, name: str | None = None) -> str:

@@ -19,7 +19,7 @@ from tripheno.records.textfile import (
 def csv_relation(bench: Workbench, path: Path, delimiter: str | None = None) -> str:
     """A call of DuckDB's CSV reader in which every column is text."""
     header = header_of(path, delimiter, bench.encoding)
-    readable = _readable(bench, path)
+    readable = plain_text(bench, path)
     quote = '"' if header.quoted else ""
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header.columns)
     packed = {"text": "none"}.get(kind_of(readable), kind_of(readable))
@@ -30,10 +30,12 @@ def csv_relation(bench: Workbench, path: Path, delimiter: str | None = None) -> 
     )
 
 
-def _readable(bench: Workbench, path: Path) -> Path:
+def plain_text(
+    bench: Workbench, path: Path, accepted: tuple[str, ...] = ("utf-8", "utf-8-sig")
+) -> Path:
     """The file itself, or a copy in UTF-8 with plain line ends where DuckDB would stumble."""
     encoding = encoding_of(path, bench.encoding)
-    if encoding.startswith("utf-8") and not has_odd_line_ends(path, bench.encoding):
+    if encoding in accepted and not has_odd_line_ends(path, bench.encoding):
         return path
     copy = bench.folder / "text" / f"{len(list(bench.folder.glob('text/*')))}-{path.name}"
     copy.parent.mkdir(exist_ok=True)

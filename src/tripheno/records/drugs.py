@@ -100,7 +100,7 @@ class DrugAxis:
         for code, held in names.items():
             ingredient, label, how = self._one(code, held, known)
             told[how] += 1
-            told["carriers"] += ingredient.startswith(CARRIER)
+            told["carriers"] += is_carrier(ingredient)
             found.append((code, ingredient, label))
         return found, told
 
@@ -116,6 +116,14 @@ class DrugAxis:
         plain = ingredient.removeprefix(CARRIER)
         label = plain if plain == ingredient else f"{plain} (carrier)"
         return ingredient, label, "by table" if given else "by name"
+
+
+def is_carrier(code: str) -> bool:
+    """Whether a code of the drug axis is a fluid or a container that only carries a drug.
+
+    Saline, flushes, bags and dextrose or water as a diluent are; a solver may leave them out.
+    """
+    return code.startswith(CARRIER)
 
 
 def most_used(held: Counter[str]) -> str:

@@ -83,6 +83,7 @@ class Workbench:
             self.run(f"SET threads = {int(threads)}")
         self.run("SET VARIABLE timezone = CAST($timezone AS VARCHAR)", timezone=timezone)
         self.run("SET VARIABLE date_order = CAST($order AS VARCHAR)", order=date_order)
+        self.run("SET VARIABLE missing = CAST($words AS VARCHAR[])", words=list(self.missing))
         self.script("macros")
 
     def __enter__(self) -> Self:
@@ -148,6 +149,7 @@ class Workbench:
 _LINE = re.compile(r"CSV Error on Line: (\d+)|in line (\d+)|line (\d+)")
 _FILE = re.compile(r"file = (.+)|GZIP stream: (.+)|file \"([^\"]+)\"")
 _CAUSES = (
+    ("Maximum line size", "a line is longer than 2 MB"),
     ("rounded numbers", "ids stand in a floating-point column and are too large for it"),
     ("GZIP", "the compressed file is cut off"),
     ("unicode", "the text is not UTF-8"),

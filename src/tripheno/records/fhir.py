@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 from tripheno.errors import MissingTable, NoSuchFile, UnknownRecords, UnreadableTable
 from tripheno.provenance import file_fingerprint
+from tripheno.records.delimited import plain_text
 from tripheno.records.duck import Workbench, literal, sql_text
 from tripheno.records.origins import files_in
 from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.textfile import kind_of
+from tripheno.records.textfile import kind_of, lines
 
 _LINES = (".ndjson", ".jsonl")
 _SUFFIXES = (*_LINES, ".json")
@@ -19,6 +21,7 @@ RESOURCES = {
     "lab": ("Observation",),
     "procedure": ("Procedure",),
 }
+_UNREAD = ("MedicationStatement", "MedicationDispense")
 _SHARED = ("Encounter", "Medication", "Patient")
 
 _ATTRIBUTES = (
@@ -58,19 +61,36 @@ class FHIR:
                 known = {"encounters_known": "Encounter" in kinds}
                 extracts.append(Extract(mode, resource, sql, known))
         inputs = {file.name: file_fingerprint(file) for file in files}
-        unknown = ("no Encounter: visit ids are taken as they are",)
-        followed = bench.rows("SELECT count(*) FROM encounters WHERE stay <> id")[0][0]
+        followed, orphans, circles = bench.rows(
+            "SELECT count(*) FILTER (stay <> id), count(*) FILTER (orphan), "
+            "count(*) FILTER (in_circle) FROM encounters"
+        )[0]
         facts = {"resources": kinds, "encounters_within_a_stay": followed}
-        warnings = () if "Encounter" in kinds else unknown
+        warnings = _warnings(kinds, settings, orphans, circles)
         return Plan(
             "FHIR export",
             tuple(extracts),
             inputs,
             facts,
             warnings,
-            True,
-            _ATTRIBUTES if "Patient" in kinds else None,
+            names_drugs=True,
+            attributes=_ATTRIBUTES if "Patient" in kinds else None,
         )
+
+
+def _warnings(
+    kinds: dict[str, int], settings: IngestSettings, orphans: int, circles: int
+) -> tuple[str, ...]:
+    """What the export lacks, and what it has that is not read."""
+    found = [] if "Encounter" in kinds else ["no Encounter: visit ids are taken as they are"]
+    if orphans:
+        found.append(f"{orphans:,} encounters are part of one that the export does not have")
+    if circles:
+        found.append(f"{circles:,} encounters are part of themselves: taken as one stay")
+    for unread in _UNREAD if "medication" in settings.rule.modes else ():
+        if unread in kinds:
+            found.append(f"{kinds[unread]:,} {unread} are not read: no order and nothing given")
+    return tuple(found)
 
 
 def _files(path: Path) -> list[Path]:
@@ -89,7 +109,7 @@ def _gather(bench: Workbench, files: list[Path], settings: IngestSettings) -> di
     """Put the resources aside, a view for each type, and say how many there are of each."""
     wanted = tuple(name for names in RESOURCES.values() for name in names)
     asked = [name for mode in settings.rule.modes for name in RESOURCES[mode]]
-    readers = " UNION ALL ".join(_reader(file) for file in files)
+    readers = " UNION ALL ".join(_reader(bench, file) for file in files)
     sql = sql_text("fhir_resources").replace("{readers}", readers)
     bench.view("resources", [bench.keep(sql, "resources", needed=[*_SHARED, *asked])])
     counted = bench.rows("SELECT kind, count(*) FROM resources GROUP BY 1 ORDER BY 1")
@@ -110,12 +130,23 @@ def _gather(bench: Workbench, files: list[Path], settings: IngestSettings) -> di
     return kinds
 
 
-def _reader(file: Path) -> str:
+def _reader(bench: Workbench, given: Path) -> str:
+    """A call of DuckDB's JSON reader; the first line says whether each line is a resource."""
+    file = plain_text(bench, given, accepted=("utf-8",))
     packed = {"text": "none"}.get(kind_of(file), kind_of(file))
-    plain = file.name.lower().removesuffix(".gz")
-    form = "newline_delimited" if plain.endswith(_LINES) else "auto"
+    form = "newline_delimited" if _is_by_line(file) else "auto"
     largest = max(16 << 20, 0 if form != "auto" else 2 * file.stat().st_size)
     return (
         f"SELECT json FROM read_json_objects({literal(str(file))}, format = '{form}', "  # noqa: S608
         f"compression = '{packed}', maximum_object_size = {largest})"
     )
+
+
+def _is_by_line(file: Path) -> bool:
+    """Whether the first line that is not blank is a whole JSON value, or too long to say."""
+    if not file.name.lower().removesuffix(".gz").endswith(_LINES):
+        return False
+    for line in islice(lines(file), 100):
+        if line.strip():
+            return line.strip().startswith(("{", "[")) and line.strip().endswith(("}", "]"))
+    return True

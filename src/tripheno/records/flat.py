@@ -62,7 +62,14 @@ def _mapped(
             Extract(mapping.mode, mapping.file, _select(view, mapping), _bound(mapping))
         )
     inputs = origin.fingerprints(sorted(set(tables.opened.values())))
-    return Plan("tables of the hospital's own", tuple(extracts), inputs, names_drugs=True)
+    return Plan(
+        "tables of the hospital's own",
+        tuple(extracts),
+        inputs,
+        warnings=tuple(tables.notes),
+        names_drugs=True,
+        visits_are_unique=False,
+    )
 
 
 def _open(tables: Tables, view: str, mapping: TableMapping) -> None:

@@ -12,6 +12,7 @@ from tripheno.errors import MissingTable, NoSuchFile, UnknownRecords
 from tripheno.provenance import file_fingerprint
 from tripheno.records.duck import Workbench, literal, sql_text
 from tripheno.records.source import Extract, IngestSettings, Plan
+from tripheno.records.tables import canonical
 
 PREFIXES = {
     "medication": ("MEDICATION//START//", "DRUG//", "RxNorm/", "RxNorm Extension/"),
@@ -21,6 +22,7 @@ PREFIXES = {
 }
 _VISITS = ("hadm_id", "visit_id", "encounter_id", "visit_occurrence_id")
 _SITES = ("site", "hospital", "hospitalid", "care_site_id")
+_STANDARD = {"subject_id": "BIGINT", "time": "TIMESTAMP", "code": "VARCHAR"}
 _BEGIN = ("HOSPITAL_ADMISSION", "VISIT//", "ADMISSION")
 _END = ("HOSPITAL_DISCHARGE", "DISCHARGE")
 
@@ -65,32 +67,55 @@ class MEDS:
         inputs = {file.relative_to(root).as_posix(): file_fingerprint(file) for file in files}
         told = {mode: list(prefixes[mode]) for mode in settings.rule.modes}
         facts = {"prefixes": told, "visits": visit or "from admission events"}
-        return Plan("MEDS", tuple(extracts), inputs, facts, attributes=_ATTRIBUTES)
+        unread = sorted(
+            file.relative_to(root).as_posix()
+            for file in root.glob("data/**/*")
+            if file.is_file() and file not in files and not file.name.startswith(("_", "."))
+        )
+        warnings = (f"not read: {', '.join(unread[:5])}",) if unread else ()
+        return Plan(
+            "MEDS",
+            tuple(extracts),
+            inputs,
+            facts,
+            warnings,
+            visits_are_unique=visit is not None,
+            attributes=_ATTRIBUTES,
+        )
 
 
 def _open(bench: Workbench, files: list[Path]) -> set[str]:
-    """One view of all shards, and the columns they have."""
+    """One view of all shards in the types of the standard, and the columns they have."""
     listed = ", ".join(literal(str(file)) for file in files)
     bench.run("CREATE SCHEMA IF NOT EXISTS src")
     reader = f"read_parquet([{listed}], union_by_name = true)"
-    bench.run(f"CREATE VIEW src.meds AS SELECT * FROM {reader}")  # noqa: S608
-    columns = {str(row[0]).lower() for row in bench.rows("DESCRIBE src.meds")}
-    absent = [name for name in ("subject_id", "time", "code") if name not in columns]
+    types = {str(row[0]).lower(): str(row[1]) for row in bench.rows(f"DESCRIBE FROM {reader}")}
+    absent = [name for name in ("subject_id", "time", "code") if name not in types]
     if absent:
         raise MissingTable(
             f"The data have no column '{', '.join(absent)}'",
             where=files[0].name,
-            why="found instead: " + ", ".join(sorted(columns)),
+            why="found instead: " + ", ".join(sorted(types)),
             fix="MEDS has subject_id, time, code and numeric_value",
         )
-    return columns
+    kinds = {"subject_id": "id", "time": "time", "code": "text", **dict.fromkeys(_VISITS, "id")}
+    mended = ", ".join(
+        f"{canonical(name, kind, types[name], bench.missing)} AS {name}"
+        for name, kind in kinds.items()
+        if name in types and types[name] != _STANDARD.get(name, "BIGINT")
+    )
+    replaced = f" REPLACE ({mended})" if mended else ""
+    bench.run(f"CREATE VIEW src.meds AS SELECT *{replaced} FROM {reader}")  # noqa: S608
+    return set(types)
 
 
 def _names(bench: Workbench, codes: Path) -> None:
-    """The descriptions of codes, or none."""
+    """The descriptions of codes; a code without one is called after its parent."""
+    held = "SELECT NULL::VARCHAR AS code, NULL::VARCHAR AS label WHERE false"
     if codes.is_file():
         reader = f"read_parquet({literal(str(codes))})"
-        held = f"SELECT code, min(description) AS label FROM {reader} GROUP BY code"  # noqa: S608
-    else:
-        held = "SELECT NULL::VARCHAR AS code, NULL::VARCHAR AS label WHERE false"
+        have = {str(row[0]).lower() for row in bench.rows(f"DESCRIBE FROM {reader}")}
+        label = "description" if "description" in have else "NULL"
+        parent = "CAST(parent_codes AS VARCHAR[])[1]" if "parent_codes" in have else "NULL"
+        held = sql_text("meds_names").format(reader=reader, label=label, parent=parent)
     bench.run(f"CREATE TABLE meds_names AS {held}")

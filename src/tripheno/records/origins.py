@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+import pyarrow.parquet as pq
 
 from tripheno.errors import (
     DoubtfulTable,
@@ -30,11 +31,15 @@ from tripheno.records.textfile import header_of, kind_of
 
 _SUFFIXES = (".parquet", ".csv", ".tsv", ".txt")
 _PACKED = (".gz", ".zst")
-_FOREIGN = (".xlsx", ".xls", ".zip", ".bz2", ".xz", ".sas7bdat", ".dta", ".sav", ".orc", ".feather")
+_FOREIGN = (
+    ".xlsx", ".xls", ".zip", ".bz2", ".xz", ".sas7bdat", ".dta", ".sav", ".orc", ".feather",
+    ".json", ".bak", ".old", ".orig", ".tmp", ".part", ".crdownload",
+)  # fmt: skip
 _SHARD = re.compile(r"(part|data|chunk|shard)[-_.]|\d+$")
 _PARTITION = re.compile(r"\w+=.*|\d*")
 _NUMBERED = re.compile(r"(.*?[^\d\W_].*?)[-_. ]*(?:part)?[-_. ]*\(?\d+\)?")
 _COPY = re.compile(r"(.+?)[-_. ]*(?:copy|old|new|bak|backup|final|v)[-_. ]*\(?\d*\)?")
+_COPY_OF = re.compile(r"(?:copy of|kopie von|old|backup|bak)[-_. ]+(.+)")
 _DEPTH = 3
 
 
@@ -44,7 +49,7 @@ class FolderOrigin:
     def __init__(self, bench: Workbench, path: Path) -> None:
         self._bench, self.title, self._root = bench, path.name or str(path), path
         found = files_in(path)
-        self.foreign = sorted(f.name for f in found if f.suffix.lower() in _FOREIGN)
+        self.foreign = sorted(f.name for f in found if f.name.lower().endswith((*_FOREIGN, "~")))
         self._files: dict[str, list[Path]] = {}
         for file in sorted(f for f in found if is_table(f)):
             name = table_name(file.name)
@@ -76,6 +81,7 @@ class FolderOrigin:
             self._refuse_doubt(name)
             if kind_of(self._files[name][0]) == "parquet":
                 rows = self._bench.rows(f"DESCRIBE FROM {self._parquet(self._files[name])}")
+                self._refuse_twins(name)
                 self._columns[name] = {row[0]: row[1] for row in rows}
             else:
                 header = header_of(self._files[name][0], declared=self._bench.encoding)
@@ -137,6 +143,17 @@ class FolderOrigin:
                     "folders or files that differ by a number",
                 )
 
+    def _refuse_twins(self, name: str) -> None:
+        """Refuse columns that differ by capitals only: DuckDB would rename one of them."""
+        columns = [c.lower() for c in pq.read_schema(self._files[name][0]).names]
+        twins = sorted({column for column in columns if columns.count(column) > 1})
+        if twins:
+            raise DoubtfulTable(
+                f"Column '{', '.join(twins[:3])}' is there more than once",
+                where=self.shown(name),
+                fix="keep the one that is meant",
+            )
+
     def _unequal(self, files: Sequence[Path]) -> str:
         """Why files that look like parts of one table are none."""
         kinds = {"parquet" if kind_of(file) == "parquet" else "text" for file in files}
@@ -160,7 +177,7 @@ def _looks_like(other: str, name: str) -> bool:
     """Whether a file's name is a table's name with a number or a word for a copy behind it."""
     return any(
         match is not None and match[1] == name
-        for match in (_NUMBERED.fullmatch(other), _COPY.fullmatch(other))
+        for match in (form.fullmatch(other) for form in (_NUMBERED, _COPY, _COPY_OF))
     )
 
 

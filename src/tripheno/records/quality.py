@@ -6,6 +6,7 @@ Each finding is one sentence of counts. The report shows them as warnings; --str
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tripheno.records.coverage import ModeCoverage, TableCoverage
 
@@ -13,14 +14,37 @@ _EXPECTED = ("not abnormal", "another kind", "nothing given", "not laboratory", 
 _MOST_DROPPED = 0.9
 _FEWEST_CODES = 5
 _SOME = 0.01
+_ENOUGH_CODES = 100
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The ids of patients or visits, in counts."""
+
+    name: str
+    total: int
+    odd: int
+    """No whole numbers."""
+    twins: int
+    """Equal to another but for leading zeros and capitals."""
+    shared: int = 0
+    """Visits of several patients."""
 
 
 def findings(
-    tables: Sequence[TableCoverage], modes: Sequence[ModeCoverage], unlisted: Sequence[str] = ()
+    tables: Sequence[TableCoverage],
+    modes: Sequence[ModeCoverage],
+    ids: Sequence[Ids] = (),
+    codes: Sequence[str] = (),
+    unlisted: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Every finding, those about tables first. ``unlisted`` are codes that no public list has."""
     found = [words for table in tables for words in _of_table(table)]
     found += [words for mode in modes for words in _of_mode(mode)]
+    found += [words for kind in ids for words in _of_ids(kind)]
+    numeric = [code for code in codes if code.startswith("ICD9CM:") and code[7].isdigit()]
+    if len(numeric) >= _ENOUGH_CODES and not any(code[7] == "0" for code in numeric):
+        found.append("no ICD-9 code begins with 0: did the export lose leading zeros?")
     if unlisted:
         told = ", ".join(unlisted[:3]) + (" …" if len(unlisted) > 3 else "")
         found.append(
@@ -38,6 +62,8 @@ def _of_table(table: TableCoverage) -> Iterator[str]:
         if "ICD" in reason or reason == "unknown flag":
             yield f"{name}: {count:,} rows dropped: {reason}"
     for rule, count in table.rules.items():
+        if rule == "words, no code" and table.mode != "medication":
+            yield f"{name}: {count:,} rows have words and no code"
         if rule.startswith("unknown flag ") or rule == "ICD-9 procedure code":
             yield f"{name}: {count:,} rows have an {rule}"
     for reason, count in table.times.items():
@@ -55,3 +81,12 @@ def _of_mode(mode: ModeCoverage) -> Iterator[str]:
         yield f"{mode.mode}: only {mode.codes} different codes"
     if mode.unnamed > _SOME * mode.codes:
         yield f"{mode.mode}: {mode.unnamed:,} of {mode.codes:,} codes have no name"
+
+
+def _of_ids(ids: Ids) -> Iterator[str]:
+    if 0 < ids.odd <= ids.total / 2:
+        yield f"{ids.name}: {ids.odd:,} of {ids.total:,} ids are no whole numbers as the others are"
+    if ids.twins:
+        yield f"{ids.name}: {ids.twins:,} ids equal another but for leading zeros or capitals"
+    if ids.shared:
+        yield f"{ids.name}: {ids.shared:,} ids belong to several patients"

@@ -35,7 +35,7 @@ from tripheno.records.coverage import (
 )
 from tripheno.records.duck import Workbench, sql_text
 from tripheno.records.events import EVENT_SCHEMA, CountingRule, stream_events
-from tripheno.records.quality import findings
+from tripheno.records.quality import Ids, findings
 from tripheno.records.source import IngestSettings, Plan, RecordSource, Titles
 
 EVENTS, COVERAGE, LOCAL = "events.parquet", "coverage.json", "local"
@@ -148,14 +148,28 @@ class SiteWriter:
         self, tables: tuple[TableCoverage, ...], modes: tuple[ModeCoverage, ...]
     ) -> tuple[str, ...]:
         """What the data-quality gate finds; with --strict that is the end."""
-        unlisted: list[str] = []
-        if self.titles is not None:
-            codes = self.bench.rows("SELECT code FROM codes WHERE code LIKE 'ICD%' ORDER BY code")
-            unlisted = self.titles.unlisted([code for (code,) in codes])
-        found = findings(tables, modes, unlisted)
+        rows = self.bench.rows("SELECT code FROM codes WHERE code LIKE 'ICD%' ORDER BY code")
+        codes = [code for (code,) in rows]
+        unlisted = self.titles.unlisted(codes) if self.titles is not None else []
+        found = findings(tables, modes, self._ids(), codes, unlisted)
         if found and self.settings.strict:
             raise PoorQuality("; ".join((*self.plan.warnings, *found)), where=self.plan.described)
         return found
+
+    def _ids(self) -> list[Ids]:
+        """What the ids of patients and visits look like."""
+        asked = {"patients": "SELECT key, 1 AS people FROM patients"}
+        if self.settings.rule.window == "visit":
+            people = "count(*)" if self.plan.visits_are_unique else "1"
+            asked["visits"] = (
+                f"SELECT visit AS key, {people} AS people FROM windows "  # noqa: S608
+                "WHERE NOT starts_with(visit, 'day ') GROUP BY visit"
+            )
+        counted = (
+            (name, self.bench.rows(sql_text("site_ids").replace("{keys}", keys))[0])
+            for name, keys in asked.items()
+        )
+        return [Ids(name, total, *rest) for name, (total, *rest) in counted]
 
     def _add_titles(self) -> None:
         """Names for codes that the tables do not name."""

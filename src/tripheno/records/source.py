@@ -155,6 +155,8 @@ class Plan:
     warnings: tuple[str, ...] = ()
     names_drugs: bool = False
     """Whether its drugs are names, which can be folded to ingredients."""
+    visits_are_unique: bool = True
+    """Whether a visit's id belongs to one patient; tables of one's own may number them anew."""
     attributes: str | None = None
     """A SELECT of patient, birth_year, sex and died; what it gives never leaves ``local/``."""
 

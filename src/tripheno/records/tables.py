@@ -8,12 +8,19 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tripheno.errors import ContradictoryKeys, MissingColumn, MissingTable, UnreadableTable
+from tripheno.errors import (
+    ContradictoryKeys,
+    DoubtfulTable,
+    MissingColumn,
+    MissingTable,
+    UnreadableTable,
+)
 from tripheno.records.duck import Workbench, identifier, literal
+from tripheno.records.textfile import NOBODY, are_names
 
 
 @dataclass(frozen=True)
@@ -110,15 +117,37 @@ class Tables:
                 expressions.append(f"{_EMPTY[column.kind]} AS {identifier(column.names[0])}")
             else:
                 chosen.append(found)
-                if column.kind == "icd" and not spelt[found].upper().startswith("VARCHAR"):
+                self._note_rivals(name, column, found, by_lower)
+                if _is_nested(spelt[found]):
+                    raise self._not_a_value(name, found, spelt[found])
+                if column.kind == "icd" and not spelt[found].upper().startswith(_TEXT):
                     raise self._numeric_codes(name, found, spelt[found])
-                value = _expression(found, column.kind, spelt[found], self.bench.missing)
+                value = canonical(found, column.kind, spelt[found], self.bench.missing)
                 expressions.append(f"{value} AS {identifier(column.names[0])}")
         if absent:
             raise self._missing_columns(name, absent, list(spelt))
         self._create(view, expressions, self.origin.relation(name, chosen))
         self.opened[view] = name
+        unread = [f for f in getattr(self.origin, "foreign", []) if _stem(f) == name]
+        if unread:
+            self.notes.append(f"{self.shown(view)}: not read: {', '.join(unread[:5])}")
         return True
+
+    def _note_rivals(
+        self, name: str, column: Column, found: str, by_lower: Mapping[str, str]
+    ) -> None:
+        """Refuse a column that is there twice; say which of several names was read."""
+        if f"{found.lower()} (2)" in by_lower:
+            raise DoubtfulTable(
+                f"Column '{found}' is there more than once",
+                where=self.origin.shown(name),
+                fix="keep the one that is meant",
+            )
+        rivals = [by_lower[n] for n in column.names if n in by_lower and by_lower[n] != found]
+        if rivals:
+            self.notes.append(
+                f"{self.origin.shown(name)}: '{found}' is read, not {', '.join(rivals)}"
+            )
 
     def unique(self, view: str, key: str) -> None:
         """Give a view one row per key: repetitions are noted, contradictions are refused."""
@@ -140,6 +169,14 @@ class Tables:
             self.bench.run(f"CREATE TABLE src.once AS SELECT DISTINCT * FROM {name}")  # noqa: S608
             self.bench.run(f"DROP VIEW {name}")
             self.bench.run(f"ALTER TABLE src.once RENAME TO {identifier(view)}")
+
+    def _not_a_value(self, name: str, column: str, dtype: str) -> UnreadableTable:
+        return UnreadableTable(
+            f"Column '{column}' holds lists or records ({dtype})",
+            where=self.origin.shown(name),
+            why="a field has one value",
+            fix="export one row per value, as text",
+        )
 
     def _numeric_codes(self, name: str, column: str, dtype: str) -> UnreadableTable:
         return UnreadableTable(
@@ -170,10 +207,11 @@ class Tables:
         self, name: str, absent: Sequence[str], found: Sequence[str]
     ) -> MissingColumn:
         one = len(found) == 1
+        listed = "found instead: " + ", ".join(found[:20]) + (" …" if len(found) > 20 else "")
         return MissingColumn(
             f"Table '{name}' has no column '" + "', '".join(absent) + "'",
             where=self.origin.shown(name),
-            why="found instead: " + ", ".join(found[:20]) + (" …" if len(found) > 20 else ""),
+            why=listed if are_names(found) else "its first line looks like data, not like a header",
             fix="is it written with another delimiter? , ; | and tab are understood"
             if one
             else "check that the file is the table it is named after; for `flat`, that site.toml "
@@ -190,16 +228,28 @@ _EMPTY = {
     "time": "NULL::TIMESTAMP",
 }
 _EXACT = 2**53  # whole numbers up to here survive in a floating-point column
+_TEXT = ("VARCHAR", "ENUM", "BLOB")
 
 
-def _expression(column: str, kind: str, dtype: str, missing: Sequence[str]) -> str:
+def _is_nested(dtype: str) -> bool:
+    return dtype.endswith("]") or dtype.upper().startswith(("STRUCT", "MAP", "UNION"))
+
+
+def _stem(file: str) -> str:
+    return file.lower().lstrip("~$").split(".")[0]
+
+
+def canonical(column: str, kind: str, dtype: str, missing: Sequence[str]) -> str:
     """A column in its canonical type. What cannot be read as a number becomes NULL, as a time
     minus infinity: later steps count it apart from what is missing.
     """
     name, dtype = identifier(column), dtype.upper()
-    words = ", ".join(literal(word) for word in missing)
-    if dtype == "VARCHAR":
-        given = f"CASE WHEN tidy({name}) NOT IN ({words}) THEN {name} END"
+    if dtype.startswith(_TEXT):
+        name = {"B": f"decode({name})", "E": f"CAST({name} AS VARCHAR)"}.get(dtype[0], name)
+        words = [word.lower() for word in (*missing, *NOBODY)] if kind == "id" else missing
+        spelt = f"lower(tidy({name}))" if kind == "id" else f"tidy({name})"
+        listed = ", ".join(literal(word) for word in words)
+        given, dtype = f"CASE WHEN {spelt} NOT IN ({listed}) THEN {name} END", "VARCHAR"
     else:
         given = name
     if kind == "number":
@@ -212,12 +262,13 @@ def _expression(column: str, kind: str, dtype: str, missing: Sequence[str]) -> s
     if kind == "id" and (dtype in ("DOUBLE", "FLOAT") or dtype.startswith("DECIMAL")):
         return (
             f"CASE WHEN abs({name}) >= {_EXACT} THEN error('ids are rounded numbers') "
+            f"WHEN isnan(CAST({name} AS DOUBLE)) THEN NULL "
             f"WHEN {name} = floor({name}) THEN CAST(CAST({name} AS BIGINT) AS VARCHAR) "
             f"ELSE CAST({name} AS VARCHAR) END"
         )
     if dtype != "VARCHAR":
         return f"CAST({name} AS VARCHAR)"
-    return f"whole_id({given})" if kind == "id" else f"replace({given}, chr(65279), '')"
+    return f"whole_id({given})" if kind == "id" else f"visible({given})"
 
 
 def _moment(name: str, dtype: str) -> str:

@@ -9,7 +9,7 @@ import codecs
 import csv
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +34,23 @@ MISSING = (
     "nan",
     "<NA>",
     "#N/A",
+    "NONE",
+    "none",
+    "(null)",
+    "(NULL)",
+    "[NULL]",
+    "#NULL!",
+    "#VALUE!",
+    "#REF!",
+    "#NAME?",
+    "NaT",
+    "-",
+    ".",
 )
-"""Words that mean "nothing". They never become a patient, a visit or a code."""
+"""Words that mean "nothing". They never become a patient, a visit or a code. Capitals count: Na is
+sodium."""
+NOBODY = ("?", "unknown", "unk", "n.a.", "not available", "nil")
+"""Words that are no id either, in capitals or not."""
 BYTE_ORDER_MARK = "\ufeff"
 _LONGEST_HEADER = 1 << 20
 _MARKS = (
@@ -191,6 +206,11 @@ def header_of(path: Path, delimiter: str | None = None, declared: str | None = N
     return best
 
 
+def are_names(columns: Sequence[str]) -> bool:
+    """Whether a first line may be shown: without header it would be a patient's row."""
+    return not any(column[:1].isdigit() for column in columns)
+
+
 def first_line(path: Path, declared: str | None = None) -> str:
     """The first line of a text file, without byte-order mark."""
     encoding = encoding_of(path, declared)
@@ -204,11 +224,11 @@ def first_line(path: Path, declared: str | None = None) -> str:
 
 
 def _distinct(columns: list[str]) -> tuple[str, ...]:
-    """Column names made distinct: a second 'x' becomes 'x_2', a blank one 'column 3'."""
+    """Column names made distinct: a second 'x' becomes 'x (2)', a blank one 'column 3'."""
     seen: dict[str, int] = {}
     names = []
     for position, column in enumerate(columns, start=1):
         name = column.replace(BYTE_ORDER_MARK, "").strip() or f"column {position}"
         seen[name.lower()] = seen.get(name.lower(), 0) + 1
-        names.append(name if seen[name.lower()] == 1 else f"{name}_{seen[name.lower()]}")
+        names.append(name if seen[name.lower()] == 1 else f"{name} ({seen[name.lower()]})")
     return tuple(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -130,10 +131,8 @@ def sorted_cells(
     cap: int | None = None,
 ) -> Cells:
     """Cells from coordinates in any order; equal ones are added, then capped; zeros are dropped."""
-    order = np.lexsort((*indices.T[::-1], patient))
+    order, new = _order(patient, indices, shape)
     patient, indices, values = patient[order], indices[order], values[order]
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (patient[1:] != patient[:-1]) | (indices[1:] != indices[:-1]).any(axis=1)
     begins = np.flatnonzero(new)
     if len(begins) < len(order):
         values = np.add.reduceat(values, begins)
@@ -145,3 +144,20 @@ def sorted_cells(
         patient, indices, values = patient[filled], indices[filled], values[filled]
     starts = np.searchsorted(patient, np.arange(shape[0] + 1))
     return Cells(starts, indices, values, shape[1:])
+
+
+def _order(
+    patient: np.ndarray, indices: np.ndarray, shape: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The cells' order, and which differ from the one before. One number a cell where it fits."""
+    new = np.ones(len(patient), dtype=bool)
+    if math.prod(shape) < 2**63:
+        key = np.ravel_multi_index((patient, *indices.T), shape)
+        order = np.argsort(key)
+        key = key[order]
+        new[1:] = key[1:] != key[:-1]
+        return order, new
+    order = np.lexsort((*indices.T[::-1], patient))
+    patient, indices = patient[order], indices[order]
+    new[1:] = (patient[1:] != patient[:-1]) | (indices[1:] != indices[:-1]).any(axis=1)
+    return order, new

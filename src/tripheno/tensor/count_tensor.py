@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import warnings
 import zlib
 from collections.abc import Sequence
@@ -14,8 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from tripheno.errors import BadCells, BadShape, EmptyTensor, NoSuchFile, SettingsError
+from tripheno.errors import (
+    BadCells,
+    BadShape,
+    EmptyTensor,
+    NoSuchFile,
+    SettingsError,
+    UnreadableTable,
+)
 from tripheno.records.events import CountingRule, check_events, counting_rule
+from tripheno.records.textfile import lines
 from tripheno.tensor.block_building import in_blocks, joined, selected
 from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells, sorted_cells
@@ -157,19 +164,18 @@ class CountTensor:
 
     @classmethod
     def from_tns(cls, path: str | Path, *, modes: Sequence[str] | None = None) -> CountTensor:
-        """From a FROSTT file: one cell a line, indices then the value; ``.gz`` is unpacked.
+        """From a FROSTT file: one cell a line, indices then the value; packed ones are unpacked.
 
         Indices start at 1; a mode in which a 0 occurs is taken to start at 0.
         """
         path = Path(path)
         if not path.is_file():
             raise NoSuchFile(f"No file {path}")
-        opener = gzip.open if path.suffix == ".gz" else open
         try:
-            with opener(path, "rt", encoding="utf-8") as stream, warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an empty file is refused below
-                rows = np.loadtxt(stream, comments="#", ndmin=2)
-        except (ValueError, OSError, EOFError, zlib.error) as fault:
+                rows = np.loadtxt(lines(path), comments="#", ndmin=2)
+        except (ValueError, OSError, EOFError, zlib.error, UnreadableTable) as fault:
             raise BadCells(
                 "cannot be read as a FROSTT tensor",
                 where=path.name,
@@ -323,11 +329,11 @@ def _checked_cells(indices: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
     for name, array in (("an index", indices), ("a count", values)):
         if array.dtype.kind not in "iuf":
             faults.append(f"{name} is not a number")
-        elif not np.isfinite(array).all():
+        elif array.dtype.kind == "f" and not np.isfinite(array).all():
             faults.append(f"{name} is not finite")
-        elif (array < 0).any():
+        elif array.min() < 0:
             faults.append(f"{name} is negative")
-        elif (array != np.floor(array)).any():
+        elif array.dtype.kind == "f" and (array != np.floor(array)).any():
             faults.append(f"{name} is fractional")
         elif float(array.max()) >= 2.0**53:
             faults.append(f"{name} is too large")

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 
 from tripheno.errors import BadCells, BadEvents, NoSuchFile, UnknownFormat
 from tripheno.records.events import CountingRule, check_events
-from tripheno.records.textfile import MISSING, content, encoding_of, header_of, kind_of
+from tripheno.records.textfile import MISSING, are_names, content, encoding_of, header_of, kind_of
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
 
+_UNSEEN = "[\ufeff\u200b\u200c\u200d\u2060\u00ad\\x00]"
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -48,6 +49,7 @@ def read_tensor(path: str | Path, rule: CountingRule | None = None) -> CountTens
             fix="tables of your own are read by `tripheno ingest flat`",
         )
     table, written = _read_table(path)
+    table = table.rename_columns([name.lower() for name in table.column_names])
     if table.column_names and table.column_names[-1] == "value":
         return _from_cell_table(table, where=path.name)
     if written:
@@ -58,8 +60,9 @@ def read_tensor(path: str | Path, rule: CountingRule | None = None) -> CountTens
 def _read_table(path: Path) -> tuple[pa.Table, bool]:
     """The table, and whether it was written as text (then every column is text, or missing)."""
     try:
-        if path.suffix == ".parquet" or kind_of(path) == "parquet":
-            return pq.read_table(path), False
+        if kind_of(path) == "parquet":
+            text = [field.name for field in pq.read_schema(path) if pa.types.is_string(field.type)]
+            return pq.read_table(path, read_dictionary=text), False
         header, encoding = header_of(path), encoding_of(path)
         with content(path) as stream:
             table = pyarrow.csv.read_csv(
@@ -79,16 +82,34 @@ def _read_table(path: Path) -> tuple[pa.Table, bool]:
         raise UnknownFormat(
             f"'{path.name}' cannot be read", why=type(fault).__name__, fix="is it complete?"
         ) from None
-    return pa.table({name: _present(table[name]) for name in table.column_names}), True
+    columns = {name: _present(table[name]) for name in table.column_names}
+    kept = {  # a delimiter at the end of every line makes a column without name and content
+        name: held
+        for name, held in columns.items()
+        if not name.startswith("column ") or held.null_count < len(held)
+    }
+    return pa.table(kept), True
 
 
 def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column without blanks and byte-order marks around its words; missing words are missing."""
-    coded = column.combine_chunks().dictionary_encode()
-    words = pc.utf8_trim(coded.dictionary, "\ufeff \t\r\n\xa0")
+    """Text as codes and words, without what nobody sees and blanks around; missing words are null.
+
+    Only the different words are looked at, and no Python object is made of a row.
+    """
+    coded = column.combine_chunks()
+    if pa.types.is_binary(coded.type) or pa.types.is_large_string(coded.type):
+        coded = coded.cast(pa.string())
+    if pa.types.is_string(coded.type):
+        coded = coded.dictionary_encode()
+    if not pa.types.is_dictionary(coded.type):
+        return column
+    words = pc.replace_substring_regex(coded.dictionary.cast(pa.string()), _UNSEEN, "")
+    words = pc.utf8_trim(pc.utf8_normalize(words, form="NFC"), " \t\r\n\xa0")
     words = pc.replace_substring_regex(words, '^"(.*)"$', r"\1")  # a blank stood before the quote
-    words = pc.if_else(pc.is_in(words, pa.array(MISSING)), None, words)
-    return pa.chunked_array([words.take(coded.indices)])
+    words = pc.if_else(pc.is_in(words, pa.array(MISSING)), None, words).dictionary_encode()
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(words.indices.take(coded.indices), words.dictionary)]
+    )
 
 
 def _declared(table: pa.Table, where: str) -> pa.Table:
@@ -97,10 +118,10 @@ def _declared(table: pa.Table, where: str) -> pa.Table:
     for name in table.column_names:
         column = table[name]
         if name in ("patient", "window"):
-            column = _numbered(column)
+            column = _numbered(column.cast(pa.string()))
         elif name == "time":
             try:
-                column = column.cast(pa.timestamp("us"))
+                column = column.cast(pa.string()).cast(pa.timestamp("us"))
             except pa.ArrowException:
                 faults.append("'time' has moments that are not written as 2020-03-04 10:00:00")
         columns[name] = column
@@ -118,10 +139,13 @@ def _numbered(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _from_cell_table(table: pa.Table, *, where: str) -> CountTensor:
     """Columns patient, one per feature mode, value; codes may be text or whole numbers."""
+    table = pa.table({name: _present(table[name]) for name in table.column_names})
     patient, *modes, _ = table.column_names
     if patient != "patient" or len(modes) < 2:
         raise BadCells(
-            f"columns are {table.column_names}",
+            f"columns are {table.column_names}"
+            if are_names(table.column_names)
+            else "its first line looks like data, not like a header",
             where=where,
             fix="patient, two or more modes, value",
         )
@@ -133,11 +157,16 @@ def _from_cell_table(table: pa.Table, *, where: str) -> CountTensor:
     faults += [
         f"'{name}' holds codes as {table[name].type}: write them as text"
         for name in (patient, *modes)
-        if pa.types.is_floating(table[name].type) or pa.types.is_decimal(table[name].type)
+        if not pa.types.is_integer(_values_of(table[name].type))
+        and not pa.types.is_string(_values_of(table[name].type))
     ]
+    faults += [f"'{name[:-4]}' is there more than once" for name in modes if name.endswith(" (2)")]
+    if pa.types.is_boolean(table["value"].type):
+        faults.append("'value' holds yes and no, not counts")
     if faults:
         raise BadCells("; ".join(faults), where=where)
-    rows = table["patient"].combine_chunks().dictionary_encode()
+    rows = table["patient"].combine_chunks()
+    rows = rows if pa.types.is_dictionary(rows.type) else rows.dictionary_encode()
     columns, axes = [np.asarray(rows.indices, dtype=np.int64)], []
     for mode in modes:
         codes, positions = _sorted_codes(table[mode])
@@ -160,10 +189,23 @@ def _sorted_codes(column: pa.ChunkedArray) -> tuple[tuple[str, ...], np.ndarray]
     return tuple(str(code) for code in codes), positions
 
 
+def _values_of(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def _values(column: pa.ChunkedArray, where: str) -> np.ndarray:
     """The counts; a table that was written as text has them as text."""
     try:
-        kind = pa.float64() if pa.types.is_string(column.type) else column.type
-        return np.asarray(column.cast(kind).to_numpy())
+        if pa.types.is_dictionary(column.type):
+            coded = column.combine_chunks()
+            column = pa.chunked_array([coded.dictionary.cast(pa.float64()).take(coded.indices)])
+        kind = pa.float64() if pa.types.is_decimal(column.type) else column.type
+        values = np.asarray(column.cast(kind).to_numpy())
     except pa.ArrowException:
         raise BadCells("a value is not a number", where=where) from None
+    wrong = int(np.count_nonzero(~(values >= 1)))
+    if wrong:
+        raise BadCells(
+            f"{wrong:,} of {len(values):,} values are not whole counts above 0", where=where
+        )
+    return values

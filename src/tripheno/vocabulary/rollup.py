@@ -2,7 +2,8 @@
 
 ``ccs`` and ``ccsr`` name AHRQ's groups of diagnoses; ``MODE=FILE.csv`` a file with the columns
 ``code``, ``group`` and perhaps ``label``. The phecode catalogue's own files (``ICD9`` or ``ICD10``,
-``PheCode``, ``Phenotype``) are understood as they are.
+``PheCode``, ``Phenotype``) and AHRQ's own CCSR file (``DXCCSR_v….csv``, which has the names of its
+categories) are understood as they are.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from tripheno.errors import BadGrouping, NoSuchFile, SettingsError
 from tripheno.vocabulary.icd import ccs, ccs_label, ccsr, ccsr_label, split_code
 
 _CODE_COLUMNS = {"code": "", "icd9": "ICD9CM", "icd10": "ICD10CM", "icd9_code": "ICD9CM",
-                 "icd10cm": "ICD10CM", "concept_id": ""}  # fmt: skip
-_GROUP_COLUMNS = ("group", "phecode", "ccs", "ccsr", "category")
-_LABEL_COLUMNS = ("label", "phenotype", "name", "group_label")
+                 "icd10cm": "ICD10CM", "concept_id": "", "icd-10-cm code": "ICD10CM"}  # fmt: skip
+_AHRQ = "default ccsr category ip"
+_GROUP_COLUMNS = ("group", "phecode", "ccs", "ccsr", "category", _AHRQ)
+_LABEL_COLUMNS = (
+    "label", "phenotype", "name", "group_label", "default ccsr category description ip",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def read_grouping(path: Path, mode: str) -> TableGrouping:
 def _lines(stream: TextIO, name: str) -> Iterator[tuple[str, str, str, str | None]]:
     """System, code, group and label of every line that has both code and group."""
     reader = csv.DictReader(stream)
-    columns = {column.strip().lower(): column for column in reader.fieldnames or ()}
+    columns = {column.strip(" '").lower(): column for column in reader.fieldnames or ()}
     code = next((c for c in _CODE_COLUMNS if c in columns), None)
     group = next((c for c in _GROUP_COLUMNS if c in columns and c != code), None)
     label = next((c for c in _LABEL_COLUMNS if c in columns), None)
@@ -109,11 +113,18 @@ def _lines(stream: TextIO, name: str) -> Iterator[tuple[str, str, str, str | Non
             why="found instead: " + ", ".join(columns.values()),
             fix="name them code and group (and label)",
         )
+    prefix = "CCSR:" if group == _AHRQ else ""
     for row in reader:
-        member, belongs = (row[columns[code]] or "").strip(), (row[columns[group]] or "").strip()
+        member, belongs = _bare(row[columns[code]]), _bare(row[columns[group]])
         if member and belongs:
             system = split_code(member)[0] or _CODE_COLUMNS[code]
-            yield system, member, belongs, (row[columns[label]] or None) if label else None
+            named = _bare(row[columns[label]]) if label else ""
+            yield system, member, prefix + belongs, named or None
+
+
+def _bare(written: str | None) -> str:
+    """A field without blanks, and without the apostrophes that AHRQ writes around it."""
+    return (written or "").strip(" '")
 
 
 def _table(rows: Iterator[tuple[str, str, str | None]]) -> pa.Table:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tripheno.records.drugs import DrugAxis, ingredient_of, read_drug_table
+from tripheno.records.drugs import DrugAxis, ingredient_of, is_carrier, read_drug_table
 
 NAMES = {
     "ASPIRIN EC 81 MG PO TBEC": "aspirin",
@@ -56,3 +56,10 @@ def test_a_hospitals_own_table_wins(tmp_path):
     found, told = read_drug_table(path).groups([("NDC:51079030020", "Catapres", 1)])
     assert found == [("NDC:51079030020", "clonidine", "clonidine")]
     assert told["by table"] == 1
+
+
+def test_saline_flushes_bags_and_diluents_are_carriers_and_drugs_are_not():
+    carriers = ["0.9% Sodium Chloride", "NS flush", "Bag", "5% Dextrose", "Sterile Water"]
+    assert all(is_carrier(ingredient_of(name)) for name in carriers)
+    drugs = ["Aspirin", "Vancomycin in NS", "Sodium Chloride 3%", "Potassium Chloride"]
+    assert not any(is_carrier(ingredient_of(name)) for name in drugs)

@@ -235,7 +235,6 @@ def test_the_zero_indexed_twin_of_a_real_file_is_the_same_tensor(shared_data):
         ("minus.tns", b"1 1 1 -2\n", BadCells, "a count is negative"),
         ("zeros.tns", b"1 1 1 0\n", EmptyTensor, "Every count is zero"),
         ("far.tns", b"1 1 3000000000 1\n", BadCells, "a mode is longer than"),
-        ("plain.tns.gz", b"1 1 1 1\n", BadCells, "cannot be read as a FROSTT tensor"),
     ],
 )
 def test_a_bad_frostt_file_is_refused_in_words(tmp_path, name, content, error, words):

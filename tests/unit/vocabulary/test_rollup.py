@@ -104,3 +104,16 @@ def test_a_file_that_is_no_grouping_is_refused(tmp_path, content):
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(BadGrouping):
         read_grouping(tmp_path / "x.csv", "diagnosis")
+
+
+def test_ahrqs_own_file_gives_its_own_names(tmp_path):
+    path = tmp_path / "DXCCSR_v2024-1.csv"
+    path.write_text(
+        "'ICD-10-CM CODE','ICD-10-CM CODE DESCRIPTION','Default CCSR CATEGORY IP',"
+        "'Default CCSR CATEGORY DESCRIPTION IP'\n"
+        "'I10','Essential (primary) hypertension','CIR007','Essential hypertension'\n"
+    )
+    groups = read_grouping(path, "diagnosis").groups(["ICD10CM:I10"]).to_pylist()
+    assert groups == [
+        {"code": "ICD10CM:I10", "grouped": "CCSR:CIR007", "label": "Essential hypertension"}
+    ]

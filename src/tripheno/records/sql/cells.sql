@@ -3,5 +3,5 @@ CREATE TABLE cells AS
 SELECT
     nullif(tidy(CAST({patient} AS VARCHAR)), '') AS patient,
     {columns},
-    try_cast({value} AS DOUBLE) AS value
+    CASE WHEN NOT contains(CAST({value} AS VARCHAR), '_') THEN try_cast({value} AS DOUBLE) END AS value
 FROM {relation}

@@ -1,5 +1,8 @@
 -- An order that was not cancelled, by its HICL code; the name is its label, and its code where the
--- HICL code is missing, unless only HICL codes were asked for (folded).
+-- HICL code is missing, unless only HICL codes were asked for (folded). 0 is no HICL code.
+WITH orders AS (
+    SELECT * REPLACE (nullif(ltrim(drughiclseqno, '0'), '') AS drughiclseqno) FROM src.medication
+)
 SELECT
     CASE $by WHEN 'hospitalid' THEN stays.hospitalid WHEN 'region' THEN stays.region END AS site,
     stays.uniquepid AS patient,
@@ -20,5 +23,5 @@ SELECT
         WHEN says_yes(orders.drugordercancelled) IS NULL THEN 'unknown flag'
         WHEN orders.drughiclseqno IS NULL AND $drug_names = 'folded' THEN 'no HICL code'
     END AS fate
-FROM src.medication AS orders
+FROM orders
 LEFT JOIN stays ON stays.patientunitstayid = orders.patientunitstayid

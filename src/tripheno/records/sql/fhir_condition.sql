@@ -15,13 +15,14 @@ SELECT
         WHEN encounter_of(json) IS NULL THEN 'none'
         WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
     END AS visit_note,
-    NULL::VARCHAR AS note,
+    coding_note(piece(json, '$.code')) AS note,
     1 AS part,
     CASE
         WHEN stale THEN 'older version or copy'
         WHEN list_contains(verified(json), 'entered-in-error')
             THEN 'entered in error'
         WHEN list_contains(verified(json), 'refuted') THEN 'refuted'
+        ELSE coding_fate(shared_coding(codings_of(piece(json, '$.code'))))
     END AS fate
 FROM src.condition
 LEFT JOIN encounters ON encounters.id = encounter_of(json)

@@ -4,7 +4,7 @@ CREATE TABLE encounters AS
 WITH RECURSIVE known AS (
     SELECT id, min(ref_id(field(json, '$.partOf.reference'))) AS parent
     FROM src.encounter
-    WHERE NOT stale AND coalesce(field(json, '$.status'), '') <> 'entered-in-error'
+    WHERE NOT stale AND coalesce(lower(field(json, '$.status')), '') NOT IN ('entered-in-error', 'cancelled')
     GROUP BY id
 ),
 climb AS (
@@ -15,4 +15,12 @@ climb AS (
     JOIN known AS up ON up.id = climb.parent
     WHERE climb.steps < 16
 )
-SELECT id, max_by(stay, steps) AS stay FROM climb GROUP BY id
+SELECT
+    climb.id,
+    -- parents in a circle are one stay
+    CASE WHEN max(steps) < 16 THEN max_by(stay, steps) ELSE min(stay) END AS stay,
+    max(steps) = 16 AS in_circle,
+    bool_or(climb.parent IS NOT NULL AND parents.id IS NULL) AS orphan
+FROM climb
+LEFT JOIN known AS parents ON parents.id = climb.parent
+GROUP BY climb.id

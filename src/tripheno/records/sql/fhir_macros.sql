@@ -5,12 +5,20 @@ CREATE MACRO field(resource, path) AS json_extract_string(resource, path);
 
 CREATE MACRO piece(resource, path) AS json_extract(resource, path);
 
--- The id in a reference: Patient/1, a full address, or urn:uuid:1.
-CREATE MACRO ref_id(reference) AS regexp_extract(
-    regexp_replace(reference, '/_history/.*$', ''), '([^/:]+)$', 1);
+-- The id in a reference: Patient/1, a full address, or urn:uuid:1. A search (Patient?identifier=…)
+-- or a part of the resource itself (#p) names nobody.
+CREATE MACRO ref_id(reference) AS CASE
+    WHEN contains(reference, '?') OR contains(reference, '#') THEN NULL
+    ELSE regexp_extract(regexp_replace(tidy(reference), '/_history/.*$', ''), '([^/:]+)$', 1)
+END;
+
+CREATE MACRO person_id(reference) AS CASE
+    WHEN NOT regexp_matches(reference, '(^|/)(Group|Device|Location|Practitioner|Medication|Substance)/')
+        THEN ref_id(reference)
+END;
 
 -- What R4 and R5 (and STU3) name differently.
-CREATE MACRO patient_of(json) AS ref_id(coalesce(
+CREATE MACRO patient_of(json) AS person_id(coalesce(
     field(json, '$.subject.reference'), field(json, '$.patient.reference')));
 
 CREATE MACRO encounter_of(json) AS ref_id(coalesce(
@@ -26,29 +34,70 @@ CREATE MACRO given_at(json) AS coalesce(
     field(json, '$.occurenceDateTime'), field(json, '$.occurencePeriod.start'),
     field(json, '$.occurrenceDateTime'), field(json, '$.occurrencePeriod.start'));
 
-CREATE MACRO verified(json) AS list_append(
-    field(json, '$.verificationStatus.coding[*].code'), field(json, '$.verificationStatus'));
-
--- The coding that hospitals share, where a concept has several; else the first.
-CREATE MACRO shared_coding(codings) AS coalesce(
-    list_filter(codings, lambda c: c.system = 'http://www.nlm.nih.gov/research/umls/rxnorm')[1],
-    list_filter(codings, lambda c: c.system = 'http://hl7.org/fhir/sid/icd-10-cm')[1],
-    list_filter(codings, lambda c: c.system = 'http://hl7.org/fhir/sid/icd-9-cm')[1],
-    list_filter(codings, lambda c: c.system = 'http://loinc.org')[1],
-    list_filter(codings, lambda c: c.system = 'http://www.ama-assn.org/go/cpt')[1],
-    list_filter(codings, lambda c: c.system = 'http://snomed.info/sct')[1],
-    list_filter(codings, lambda c: c.system = 'http://www.whocc.no/atc')[1],
-    list_filter(codings, lambda c: c.system = 'http://hl7.org/fhir/sid/ndc')[1],
-    codings[1]
+CREATE MACRO verified(json) AS list_transform(
+    list_append(
+        field(json, '$.verificationStatus.coding[*].code'), field(json, '$.verificationStatus')
+    ),
+    lambda status: lower(status)
 );
+
+-- A system in one spelling: https, a slash at the end and registered numbers (OIDs) are other names.
+CREATE MACRO plain_system(system) AS CASE regexp_replace(tidy(system), '^urn:oid:', '')
+    WHEN '2.16.840.1.113883.6.88' THEN 'http://www.nlm.nih.gov/research/umls/rxnorm'
+    WHEN '2.16.840.1.113883.6.90' THEN 'http://hl7.org/fhir/sid/icd-10-cm'
+    WHEN '2.16.840.1.113883.6.103' THEN 'http://hl7.org/fhir/sid/icd-9-cm'
+    WHEN '2.16.840.1.113883.6.4' THEN 'http://www.cms.gov/Medicare/Coding/ICD10PCS'
+    WHEN '2.16.840.1.113883.6.1' THEN 'http://loinc.org'
+    WHEN '2.16.840.1.113883.6.96' THEN 'http://snomed.info/sct'
+    WHEN '2.16.840.1.113883.6.69' THEN 'http://hl7.org/fhir/sid/ndc'
+    WHEN '2.16.840.1.113883.6.12' THEN 'http://www.ama-assn.org/go/cpt'
+    ELSE regexp_replace(rtrim(tidy(system), '/'), '^https:', 'http:')
+END;
+
+-- The coding that hospitals share, where a concept has several: the first of the systems listed here,
+-- else the first coding. A value in [brackets] given to a lambda is worked out once, not per use.
+CREATE MACRO shared_coding(codings) AS list_transform([codings], lambda held: coalesce(
+    list_filter(
+        list_transform(
+            [
+                'http://www.nlm.nih.gov/research/umls/rxnorm',
+                'http://hl7.org/fhir/sid/icd-10-cm',
+                'http://hl7.org/fhir/sid/icd-9-cm',
+                'http://loinc.org',
+                'http://www.ama-assn.org/go/cpt',
+                'http://snomed.info/sct',
+                'http://www.whocc.no/atc',
+                'http://hl7.org/fhir/sid/ndc'
+            ],
+            lambda wanted: list_filter(held, lambda c: c.system = wanted)[1]
+        ),
+        lambda found: found IS NOT NULL
+    )[1],
+    held[1]
+))[1];
 
 CREATE MACRO codings_of(concept) AS list_filter(
-    from_json(
-        piece(concept, '$.coding'),
-        '[{"system":"VARCHAR","code":"VARCHAR","display":"VARCHAR"}]'
+    list_transform(
+        from_json(
+            piece(concept, '$.coding'),
+            '[{"system":"VARCHAR","code":"VARCHAR","display":"VARCHAR"}]'
+        ),
+        lambda c: {'system': plain_system(c.system), 'code': tidy(c.code), 'display': c.display}
     ),
-    lambda c: trim(coalesce(c.code, '')) <> ''
+    lambda c: c.code IS NOT NULL AND NOT list_contains(getvariable('missing'), c.code)
 );
+
+-- Why a coding is none: an ICD code must have the form of its system.
+CREATE MACRO coding_fate(given) AS list_transform([given], lambda coding: CASE
+    WHEN regexp_matches(lower(coding.system), 'icd-?10(-cm)?$') AND NOT is_icd10(coding.code)
+        THEN 'not an ICD-10 code'
+    WHEN regexp_matches(lower(coding.system), 'icd-?9(-cm)?$') AND NOT is_icd9(coding.code)
+        THEN 'not an ICD-9 code'
+END)[1];
+
+-- Which rule decided: words where there is no coding.
+CREATE MACRO coding_note(concept) AS
+    CASE WHEN coalesce(len(codings_of(concept)), 0) = 0 AND concept IS NOT NULL THEN 'words, no code' END;
 
 -- A code in one spelling: the system's short name and the code.
 CREATE MACRO system_name(system) AS CASE
@@ -61,7 +110,7 @@ CREATE MACRO system_name(system) AS CASE
     ELSE regexp_extract(system, '([^/:]+)/?$', 1)
 END;
 
-CREATE MACRO spelt(coding, names, strip) AS CASE
+CREATE MACRO spelt(given, names, strip) AS list_transform([given], lambda coding: CASE
     WHEN coding.code IS NULL THEN NULL
     WHEN regexp_matches(lower(coding.system), 'icd-?10(-cm)?$') THEN icd10(coding.code)
     WHEN regexp_matches(lower(coding.system), 'icd-?9(-cm)?$') THEN icd9(coding.code)
@@ -70,12 +119,12 @@ CREATE MACRO spelt(coding, names, strip) AS CASE
     WHEN coalesce(coding.system, '') = '' OR ends_with(lower(coding.system), 'name')
         THEN drug_code(coding.code, names, strip)
     ELSE system_name(coding.system) || ':' || trim(coding.code)
-END;
+END)[1];
 
 -- Why a resource says that nothing happened.
 CREATE MACRO undone(status) AS CASE
-    WHEN status = 'entered-in-error' THEN 'entered in error'
-    WHEN status IN ('cancelled', 'draft', 'not-done', 'preparation', 'registered') THEN 'never done'
+    WHEN lower(status) = 'entered-in-error' THEN 'entered in error'
+    WHEN lower(status) IN ('cancelled', 'draft', 'not-done', 'preparation', 'registered') THEN 'never done'
 END;
 
 -- A concept's code and label: a coding, or its text where it has none.
@@ -86,7 +135,9 @@ CREATE MACRO concept_code(concept, names, strip) AS coalesce(
 
 CREATE MACRO concept_label(concept) AS coalesce(
     field(concept, '$.text'),
-    shared_coding(codings_of(concept)).display,
-    list_filter(codings_of(concept), lambda c: c.display IS NOT NULL)[1].display,
-    list_filter(codings_of(concept), lambda c: ends_with(lower(c.system), 'name'))[1].code
+    list_transform([codings_of(concept)], lambda held: coalesce(
+        shared_coding(held).display,
+        list_filter(held, lambda c: c.display IS NOT NULL)[1].display,
+        list_filter(held, lambda c: ends_with(lower(c.system), 'name'))[1].code
+    ))[1]
 );

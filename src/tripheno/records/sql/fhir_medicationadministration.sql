@@ -46,7 +46,7 @@ SELECT
         WHEN encounter IS NULL THEN 'none'
         WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
     END AS visit_note,
-    NULL::VARCHAR AS note,
+    coding_note(concept) AS note,
     CAST(part AS INTEGER) AS part,
     CASE
         WHEN stale THEN 'older version or copy'

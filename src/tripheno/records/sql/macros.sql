@@ -1,11 +1,22 @@
 -- Spellings that every source shares.
 
--- A text without what nobody sees: byte-order marks, blanks, tabs and hard blanks at its ends.
-CREATE MACRO tidy(written) AS trim(replace(written, chr(65279), ''), ' ' || chr(9) || chr(10) || chr(13) || chr(160));
+-- A text as people see it: line ends, tabs and hard blanks are blanks; byte-order marks, NUL, soft
+-- hyphens and characters without width are nothing; accents are composed.
+CREATE MACRO visible(written) AS nfc_normalize(translate(
+    written,
+    chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || chr(160) || chr(8232) || chr(8233)
+        || chr(65279) || chr(8203) || chr(8204) || chr(8205) || chr(8288) || chr(173) || chr(0),
+    '        '
+));
 
--- An id as text; 17.0, as spreadsheets write it, is 17.
+CREATE MACRO tidy(written) AS trim(visible(written));
+
+-- An id as text. Spreadsheets write 17 as 17.0, ="17" or '17; 1.7E+08 is a rounded number.
 CREATE MACRO whole_id(written) AS CASE
-    WHEN ends_with(tidy(written), '.0') THEN regexp_replace(tidy(written), '^(\d+)\.0$', '\1')
+    WHEN contains(upper(written), 'E+') AND regexp_full_match(tidy(written), '\d[.,]\d+[eE]\+\d+')
+        THEN error('ids are rounded numbers')
+    WHEN regexp_matches(written, '[.=''"]')
+        THEN regexp_replace(tidy(written), '^(?:="|''|")?(\d+)(?:\.0*)?"?$', '\1')
     ELSE tidy(written)
 END;
 

@@ -7,7 +7,7 @@ WITH marks AS (
         time,
         len(list_filter($begin, lambda p: starts_with(code, p))) > 0 AS opens
     FROM src.meds
-    WHERE $inferred AND time IS NOT NULL
+    WHERE $inferred AND isfinite(time)
         AND len(list_filter(list_concat($begin, $end), lambda p: starts_with(code, p))) > 0
 ),
 stays AS (
