@@ -61,10 +61,13 @@ def rank(
 
     wanted = parse_ranks(ranks)
     settings = SolverSettings(method="exact", loss=loss.value, seed=seed, tol=tol, starts=starts)
-    tensors = read_sites(sites, hospitals, None, seed).tensors
+    found = read_sites(sites, hospitals, None, seed)
+    tensors = found.tensors
     maker = Maker(seed=seed)
     kind = maker.of(tuple(tensors))
     with Progress() as progress:
+        for name, why in found.left_out.items():
+            progress.say(f"{name} takes no part: {why}")
         choice = choose_rank(
             assemble(tensors, rule=SetAside()).tensors, wanted, settings, maker(tuple(tensors)),
             repeats=repeats,

@@ -22,9 +22,9 @@ from tripheno.records.synthetic_catalogue import (
 DEMO_RANK = 10
 
 # Seven diseases are everywhere, two are strong at some hospitals, two are particular to each
-# hospital. Each hospital therefore has ten phenotypes stronger than sickle cell (by 1.54), so the
+# hospital. Each hospital therefore has ten phenotypes stronger than sickle cell (by 1.4), so the
 # best model of rank ten of one hospital has no room for it; all together have only nine, and it is
-# 1.9 times stronger than the next. Margins this wide hold for every seed (decision 7).
+# 2.1 times stronger than the next. What that gives for ten seeds: decision 7.
 _DEMO_CASE_MIX: dict[str, tuple[float, ...]] = {
     "Diabetes with hypertension": (0.16, 0.13, 0.12),
     "Coronary artery disease": (0.13, 0.11, 0.11),
@@ -35,13 +35,13 @@ _DEMO_CASE_MIX: dict[str, tuple[float, ...]] = {
     "Sepsis with pneumonia": (0.10, 0.12, 0.12),
     "Cystic fibrosis with pancreatic involvement": (0.0, 0.0, 0.22),
     "Decompensated cirrhosis": (0.11, 0.10, 0.0),
-    "Sickle cell / chronic pain crisis": (0.06, 0.066, 0.073),
-    "Asthma": (0.08, 0.0, 0.0),
-    "Hypothyroidism": (0.08, 0.0, 0.0),
-    "Neurogenic bladder with abdominal pain": (0.0, 0.085, 0.0),
-    "Non-specific gastrointestinal complaints": (0.0, 0.086, 0.0),
-    "Lymphoma": (0.0, 0.0, 0.088),
-    "Epilepsy": (0.0, 0.0, 0.102),
+    "Sickle cell / chronic pain crisis": (0.063, 0.069, 0.077),
+    "Asthma": (0.078, 0.0, 0.0),
+    "Hypothyroidism": (0.078, 0.0, 0.0),
+    "Neurogenic bladder with abdominal pain": (0.0, 0.083, 0.0),
+    "Non-specific gastrointestinal complaints": (0.0, 0.084, 0.0),
+    "Lymphoma": (0.0, 0.0, 0.086),
+    "Epilepsy": (0.0, 0.0, 0.099),
 }
 
 # Twelve diseases, from common to rare, some at one hospital alone; no two as strong.
@@ -113,6 +113,7 @@ def demo_settings(seed: int = 0, *, with_times: bool = False) -> SyntheticSettin
         codes_per_mode=codes,
         phenotypes=_planted(_DEMO_CASE_MIX, tuple(codes)),
         hospital_names=("northfield", "harbour", "lakeside"),
+        noise_per_visit=1.0,  # more would drown the difference between finalists
         fixed_carriers=True,
         with_times=with_times,
         seed=seed,

@@ -11,7 +11,8 @@ from tripheno.protocol.agreed import Protocol, SetAside, protocol_hash
 from tripheno.records.events import CountingRule, write_events
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.records.synthetic_presets import planted_hard_settings
-from tripheno.report.simulated import federation_from_files, run_simulation
+from tripheno.report.simulated import run_simulation
+from tripheno.report.sites import read_sites
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.alignment import align
 from tripheno.study.phenotyper import Phenotyper
@@ -145,17 +146,15 @@ def test_a_hospital_without_a_mode_is_left_out_by_name_and_the_page_says_so(tmp_
     )  # fmt: skip
     for one in made.hospitals:
         write_events(one.events, tmp_path / f"{one.name}.parquet", CountingRule())
-    left_out = {}
-    sites = sorted(tmp_path.glob("*.parquet"))
-    tensors, _ = federation_from_files(sites, None, None, 0, left_out)
-    assert left_out == {"hospital-2": "No events of mode diagnosis"}
+    found = read_sites(sorted(tmp_path.glob("*.parquet")), None, None, 0)
+    assert found.left_out == {"hospital-2": "No events of mode diagnosis"}
+    assert list(found.tensors) == ["hospital-1", "hospital-3"]
     with pytest.raises(EmptyTensor, match="mode diagnosis"):
-        federation_from_files(sites, None, None, 0)
-    federation = replace(assemble(network(), rule=SetAside()), left_out=left_out)
+        read_sites([tmp_path / "hospital-2.parquet"], None, None, 0)
+    federation = replace(assemble(network(), rule=SetAside()), left_out=found.left_out)
     settings = SolverSettings(2, starts=1, max_iter=30, tol=1e-3)
     run_simulation(Simulation(federation, settings, {}, beside=(), resamples=0), tmp_path / "r", 0)
     page = (tmp_path / "r" / "report.html").read_text()
     assert "<b>hospital-2</b> took no part: No events of mode diagnosis" in page
     assert "<b>west</b>: digoxin (medication, 38 % elsewhere)" in " ".join(page.split())
     assert "heparin (medication): 100% of patients have it" in page
-    assert list(tensors) == ["hospital-1", "hospital-3"]
