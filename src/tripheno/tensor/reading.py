@@ -49,7 +49,9 @@ def read_tensor(path: str | Path, rule: CountingRule | None = None) -> CountTens
             fix="tables of your own are read by `tripheno ingest flat`",
         )
     table, written = _read_table(path)
+    note = table.schema.metadata  # the rule it was written with; renaming loses it
     table = table.rename_columns([name.lower() for name in table.column_names])
+    table = table.replace_schema_metadata(note)
     if table.column_names and table.column_names[-1] == "value":
         return _from_cell_table(table, where=path.name)
     if written:

@@ -145,12 +145,13 @@ def test_a_hospital_without_a_mode_is_left_out_by_name_and_the_page_says_so(tmp_
         )
     )  # fmt: skip
     for one in made.hospitals:
-        write_events(one.events, tmp_path / f"{one.name}.parquet", CountingRule())
-    found = read_sites(sorted(tmp_path.glob("*.parquet")), None, None, 0)
+        (tmp_path / one.name).mkdir()
+        write_events(one.events, tmp_path / one.name / "events.parquet", CountingRule())
+    found = read_sites(sorted(tmp_path.glob("hospital-*")), None, None, 0)
     assert found.left_out == {"hospital-2": "No events of mode diagnosis"}
     assert list(found.tensors) == ["hospital-1", "hospital-3"]
     with pytest.raises(EmptyTensor, match="mode diagnosis"):
-        read_sites([tmp_path / "hospital-2.parquet"], None, None, 0)
+        read_sites([tmp_path / "hospital-2"], None, None, 0)
     federation = replace(assemble(network(), rule=SetAside()), left_out=found.left_out)
     settings = SolverSettings(2, starts=1, max_iter=30, tol=1e-3)
     run_simulation(Simulation(federation, settings, {}, beside=(), resamples=0), tmp_path / "r", 0)
