@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import importlib.util
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -27,6 +28,11 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
+
+
+def proxy_of_this_machine() -> str:
+    """The proxy that the engine's gRPC would take, as the environment says."""
+    return os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or ""
 
 
 def need_engine() -> None:
@@ -140,7 +146,7 @@ def _connection(protocol: Any, site: Any) -> list[Outcome]:
         return ", ".join(find_name(Address.of(address)))
 
     def connection() -> str:
-        try_connection(home.kit, Address.of(address))
+        try_connection(home.kit, Address.of(address), proxy_of_this_machine())
         return f"{address} answers"
 
     certificate = _certificate("certificate", lambda: home.kit)

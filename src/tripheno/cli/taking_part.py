@@ -187,12 +187,13 @@ def _hospital_file(
 
 def _find_coordinator(kit: Kit, address: Address, told: Event, journal: Journal) -> None:
     """Wait for the server to answer; what waiting does not mend is raised at once."""
+    from tripheno.cli.checks import proxy_of_this_machine
     from tripheno.federation.preflight import try_connection
 
     said = False
     while not told.is_set():
         try:
-            try_connection(kit, address)
+            try_connection(kit, address, proxy_of_this_machine())
         except CoordinatorUnreachable as fault:
             if not said:
                 journal.note("waiting", f"{fault}; waiting", code=fault.code)

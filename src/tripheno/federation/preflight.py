@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
+from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from tripheno.errors import (
     BadCertificate,
@@ -18,6 +20,7 @@ from tripheno.federation.provisioning import Address, Kit
 
 SECONDS = 5.0
 DAYS_TO_WARN = 30
+LONGEST_ANSWER = 10_000  # bytes of a proxy's
 
 
 def check_dates(kit: Kit, role: str = "client") -> int:
@@ -64,14 +67,20 @@ def check_port_is_free(port: int) -> None:
         ) from None  # fmt: skip
 
 
-def try_connection(kit: Kit, address: Address) -> None:
-    """Connect and shake hands as the engine will; the first fault raises."""
+def try_connection(kit: Kit, address: Address, proxy: str = "") -> None:
+    """Connect and shake hands as the engine will; the first fault raises.
+
+    ``proxy`` is ``http://user:password@host:port``, which the engine takes for `grpc` alone.
+    """
     where = f"{address.host}:{address.port}"
     startup = kit.startup
     context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
     context.load_cert_chain(startup / "client.crt", startup / "client.key")
     try:
-        plain = socket.create_connection((address.host, address.port), timeout=SECONDS)
+        if proxy and address.scheme == "grpc":
+            plain = _through(proxy, address)
+        else:
+            plain = socket.create_connection((address.host, address.port), timeout=SECONDS)
     except socket.gaierror:
         raise _unknown_name(address) from None
     except OSError as fault:
@@ -81,6 +90,32 @@ def try_connection(kit: Kit, address: Address) -> None:
         ) from None  # fmt: skip
     with plain:
         _shake_hands(plain, context, address, where)
+
+
+def _through(proxy: str, address: Address) -> socket.socket:
+    """A connection that an HTTP proxy opened with CONNECT; TLS goes through it unopened."""
+    at = urlsplit(proxy)
+    plain = socket.create_connection((at.hostname or "", at.port or 80), timeout=SECONDS)
+    words = f"CONNECT {address.host}:{address.port} HTTP/1.1\r\nHost: {address.host}\r\n"
+    if at.username is not None:
+        login = f"{unquote(at.username)}:{unquote(at.password or '')}"
+        words += f"Proxy-Authorization: Basic {b64encode(login.encode()).decode()}\r\n"
+    plain.sendall(f"{words}\r\n".encode())
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n") and len(answer) < LONGEST_ANSWER:
+        byte = plain.recv(1)
+        if not byte:
+            break
+        answer += byte
+    code = answer.partition(b" ")[2][:3].decode("ascii", "replace")
+    if code != "200":
+        plain.close()
+        raise CoordinatorUnreachable(
+            "the proxy opens no way to the coordinator", where=f"{at.hostname}:{at.port}",
+            why=f"it answered {code or 'nothing'}",
+            fix="407: user and password in https_proxy; 403: let it CONNECT to this host and port",
+        )  # fmt: skip
+    return plain
 
 
 def _shake_hands(

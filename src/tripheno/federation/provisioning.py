@@ -40,18 +40,21 @@ class Address:
 
     host: str
     port: int
+    scheme: str = "tcp"  # or grpc, which goes through a proxy
 
     @classmethod
     def of(cls, text: str) -> Address:
-        """``host:port`` as `federation.toml` says it."""
-        host, _, port = text.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        """``host:port`` or ``grpc://host:port`` as `federation.toml` says it."""
+        scheme, _, rest = text.rpartition("://")
+        host, _, port = rest.rpartition(":")
+        wrong = not host or not port.isdigit() or not 0 < int(port) < 65536
+        if wrong or scheme not in ("", "tcp", "grpc"):
             raise SettingsError(
                 f"coordinator.address is '{text}'",
                 where="federation.toml",
-                fix='write "host:port" of the coordinator\'s server',
+                fix='write "host:port" of the coordinator\'s server, or "grpc://host:port"',
             )
-        return cls(host, int(port))
+        return cls(host, int(port), scheme or "tcp")
 
 
 def check_name(name: str) -> str:
@@ -254,7 +257,7 @@ def fingerprint_of_certificate(pem: bytes) -> str:
 
 def _profile(address: Address) -> str:
     return (
-        f"name: {PROJECT}\nscheme: tcp\nconnection_security: mtls\nserver:\n"
+        f"name: {PROJECT}\nscheme: {address.scheme}\nconnection_security: mtls\nserver:\n"
         f"  host: {address.host}\n  fed_learn_port: {address.port}\n  admin_port: {address.port}\n"
     )
 

@@ -110,8 +110,8 @@ def called(responders, key):
 
 KEY = b"a key that both sides were given"
 MACHINES = {
-    "northfield": {},
-    "harbour": {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Nehalem"},
+    "harbour": {},  # the first by name: its starts are everybody's
+    "northfield": {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Nehalem"},
     "lakeside": {"OPENBLAS_CORETYPE": "Sandybridge"},
 }  # other processors and threads
 PLAIN = "lakeside"  # the hospital without compiled kernels
