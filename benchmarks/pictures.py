@@ -1,7 +1,8 @@
 """Pictures of every page, at desktop and phone width: ``make pictures``.
 
-The demo's report and dashboard, and the dashboard of a run in progress, as a real browser shows
-them. One picture goes into the README; the others are for looking at.
+The demo's report and dashboard, the dashboard of a run in progress, and, where their records are
+beside the project, the reports of eICU, MIMIC-III and Synthea, light and dark, as a real browser
+shows them. One picture goes into the README; the others are for looking at.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,6 +24,22 @@ PAGES = {
     "experiments": "/experiments", "privacy": "/privacy",
 }  # fmt: skip
 README_PICTURE = Path("docs/images/report.png")
+RECORDS = Path("../shared/data")
+REAL = {  # source, folder, how it is read, how it is dealt
+    "eicu": ("eicu", "eicu-demo-2.0.1-dev", ["--by", "region"], []),
+    "mimic": (
+        "mimic",
+        "mimic-iii-demo-1.4",
+        ["--modes", "medication,diagnosis"],
+        ["--hospitals", "3"],
+    ),
+    "synthea": (
+        "omop",
+        "synthea1k-omop",
+        ["--modes", "medication,diagnosis"],
+        ["--hospitals", "3"],
+    ),
+}
 
 
 @contextmanager
@@ -33,6 +51,23 @@ def dashboard(folder: Path) -> Iterator[str]:
             yield server.stdout.readline().strip()
         finally:
             server.terminate()
+
+
+def tripheno(*words: object) -> None:
+    subprocess.run([sys.executable, "-m", "tripheno", *map(str, words)], check=True)
+
+
+def real_runs(out: Path) -> dict[str, Path]:
+    """A run on each of the open records that are at hand."""
+    found = {}
+    for name, (source, folder, read, dealt) in REAL.items():
+        if not (RECORDS / folder).is_dir():
+            continue
+        site, found[name] = out / f"{name}-site", out / f"{name}-run"
+        tripheno("ingest", source, RECORDS / folder, "--out", site, *read)
+        sites = sorted({path.parent for path in site.rglob("events.parquet")})
+        tripheno("simulate", *sites, "--out", found[name], "--rank", 10, "--force", *dealt)
+    return found
 
 
 def in_progress(run: Path, folder: Path) -> Path:
@@ -71,13 +106,16 @@ def draw(run: Path, out: Path, chromium: str) -> None:
             parts = urlsplit(finished)
             addresses[name] = f"http://{parts.netloc}{path}?{parts.query}"
         addresses["live"] = live
+        for name, folder in real_runs(out).items():
+            addresses[name] = f"file://{(folder / 'report.html').resolve()}"
         for size, width in WIDTHS.items():
             page = browser.new_page(viewport={"width": width, "height": 900})
-            for name, address in addresses.items():
+            for scheme, (name, address) in product(("light", "dark"), addresses.items()):
+                page.emulate_media(color_scheme=scheme)
                 page.goto(address)
                 if name == "live":
                     page.wait_for_selector("#live-error circle")
-                page.screenshot(path=out / f"{name}-{size}.png", full_page=True)
+                page.screenshot(path=out / f"{name}-{size}-{scheme}.png", full_page=True)
         page = browser.new_page(viewport={"width": 1100, "height": 1150})
         page.goto(addresses["report"])
         page.screenshot(path=README_PICTURE)

@@ -64,7 +64,13 @@ def test_every_section_is_filled(run):
         assert f'<h2 id="{name}"' in page
     assert len(page.encode()) < 2_000_000
     assert not re.search(r"\bNone\b|\bnan\b|undefined", page)
-    for words in ("of the fit", "half the patients", "specific", "badge kind-"):
+    for words in (
+        "of the fit",
+        "resampled patients",
+        "rests on about",
+        "specific",
+        "have none of them",
+    ):
         assert words in page
 
 
@@ -75,6 +81,24 @@ def test_the_guided_phenotype_bears_its_name_or_the_page_says_why_not(run):
     ]  # fmt: skip
     assert [one["guided"]["name"] for one in guided] == ["Sepsis"]
     followed = guided[0]["guided"]["held"] >= 0.2
-    assert (guided[0]["title"] == "Sepsis") == followed
+    named = followed and guided[0]["grade"] != "unstable"
+    assert (guided[0]["title"] == "Sepsis") == named
     page = (folder / "report.html").read_text()
     assert ("Guided from 1 code named" if followed else "the data did not follow") in page
+
+
+def test_nothing_is_claimed_of_what_is_unstable_or_rests_on_too_few(run):
+    folder, _ = run
+    page = (folder / "report.html").read_text()
+    cards = dict(re.findall(r'<article id="phenotype-(\d+)"(.*?)</article>', page, re.DOTALL))
+    for phenotype in json.loads((folder / "phenotypes.json").read_text()):
+        card = cards[str(phenotype["phenotype"])]
+        if phenotype["grade"] == "unstable":
+            assert "badge kind-" not in card
+            assert "Not a finding" in card
+            assert phenotype["title"].startswith("unstable: ")
+        if not phenotype["named"]:
+            assert '<table class="codes">' not in card
+    grades = {p["grade"] for p in json.loads((folder / "phenotypes.json").read_text())}
+    first = re.search(r'<div class="summary"><p>(.*?)</p>', page)[1]
+    assert ("stable" in grades) or first.startswith(("No finding", "No phenotype is stable"))

@@ -135,7 +135,7 @@ def overview_chart(
     )  # fmt: skip
     panels = [heat.properties(width=alt.Step(24), height=alt.Step(24))]
     shown = [dict(one) for one in shares if one["share"] is not None]
-    if shown:
+    if any(one["share"] for one in shown):
         common: alt.Chart = alt.Chart(_data(shown)).mark_rect().encode(
             x=alt.X("hospital:N", title=None, sort=None, axis=turned),
             y=alt.Y("phenotype:N", scale=alt.Scale(domain=list(order)), axis=None),

@@ -24,7 +24,7 @@ from tripheno.report.phenotypes import GRADES, Phenotype
 from tripheno.report.rule import RULE
 from tripheno.report.run_folder import Report, phenotype_rows, read_report, shown_folder
 from tripheno.report.summary import sentences
-from tripheno.report.titles import brief, readable
+from tripheno.report.titles import brief, readable, shortened
 from tripheno.report.who import outcomes, who_has
 
 KINDS = {
@@ -112,7 +112,7 @@ def _models(report: Report) -> dict[str, Any] | None:
     if not table:
         return None
     shown = {p.number: p for p in report.phenotypes}
-    rows = []
+    rows, alone = [], []
     for row in table["rows"]:
         lead, *others = row["cells"]
         phenotype = shown.get(lead["rank"]) if lead else None
@@ -121,8 +121,8 @@ def _models(report: Report) -> dict[str, Any] | None:
             cells = [{**lead, "title": phenotype.title}, *others]
             rows.append({**row, "cells": cells, "kind": kind, "grade": phenotype.grade})
         else:
-            rows.append(row)
-    return {**table, "rows": rows}
+            alone.append(row)
+    return {**table, "rows": rows, "alone": alone}
 
 
 def fewest_of(phenotypes: Sequence[Phenotype]) -> int:
@@ -189,11 +189,6 @@ def _inline(chart: Any, label: str) -> Markup:
 def axis_label(phenotype: Phenotype) -> str:
     """A phenotype's number and title, short enough for an axis."""
     return f"{phenotype.number}. {shortened(phenotype.title, LONGEST_AXIS_LABEL)}"
-
-
-def shortened(text: str, longest: int) -> str:
-    """A text cut with a sign that it was."""
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
 def prevalence_rows(report: Report) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 SPEAKING = ("diagnosis", "condition")  # modes whose codes name a disease
 MOST_LEADING = 4  # codes in a title
+LONGEST = 60  # letters of a code in a title
 
 
 def led_apart(phenotypes: Sequence[Phenotype]) -> list[Phenotype]:
@@ -46,7 +47,12 @@ def telling_codes(phenotype: Phenotype) -> list[str]:
         if code.name
     ]
     best = sorted(ranked)[:1] + sorted(ranked, key=lambda one: one[1])
-    return list(dict.fromkeys(brief(name) for _, _, name in best))
+    return list(dict.fromkeys(shortened(brief(name), LONGEST) for _, _, name in best))
+
+
+def shortened(text: str, longest: int) -> str:
+    """A text cut with a sign that it was."""
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
 def readable(name: str) -> str:

@@ -22,7 +22,7 @@ from tripheno.study.makers import Doors
 
 NO_LIMIT = 2**62
 COUNTS = 3 * MOST_COUNTS  # codes that nobody has, that too few have, and again once some are aside
-IN_HALVES = 4  # counts and objections of each half of the patients
+IN_HALVES = 4 * MOST_COUNTS  # counts and objections of each half of the patients
 DECLARE = ("tripheno.study.program", "tripheno.privacy.audit", "tripheno.privacy.faults")
 
 

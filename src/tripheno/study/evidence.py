@@ -36,7 +36,7 @@ from tripheno.solver.losses import loss_of
 from tripheno.solver.resamples import resampled
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
-from tripheno.study.axes import kept_positions, restricted
+from tripheno.study.axes import MOST_COUNTS, kept_positions, restricted
 from tripheno.study.subgroups import Traits, subgroups
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import factor_match_score
@@ -177,19 +177,26 @@ def shown_in_both(federation: Communicator, parts: Halves, fewest: int, step: st
     """
     if fewest <= 1:
         return parts
-    first, second = (
-        kept_positions(federation, part, fewest, f"{step}/{n}") for n, part in enumerate(parts)
-    )
-    keep = [a & b for a, b in zip(first, second, strict=True)]
-    if not all(some.any() for some in keep):
-        raise NothingLeft(f"no code has {fewest} people in both halves", where="evidence.ranks")
     axes = next(iter(parts[0].values())).axes
-    fewer = tuple(axis.kept(some) for axis, some in zip(axes, keep, strict=True))
-    one, other = (
-        {name: restricted(restricted(tensor, fewer), axes) for name, tensor in part.items()}
-        for part in parts
-    )
-    return one, other
+    keep = [np.ones(axis.size, dtype=bool) for axis in axes]
+    for number in range(MOST_COUNTS):  # without some codes, fewer people have others
+        before, keep = keep, [
+            a & b for a, b in zip(*(
+                kept_positions(federation, part, fewest, f"{step}/{number}/{n}")
+                for n, part in enumerate(parts)
+            ), strict=True)
+        ]  # fmt: skip
+        if not all(some.any() for some in keep):
+            break
+        if all(np.array_equal(old, new) for old, new in zip(before, keep, strict=True)):
+            return parts
+        fewer = tuple(axis.kept(some) for axis, some in zip(axes, keep, strict=True))
+        one, other = (
+            {name: restricted(restricted(tensor, fewer), axes) for name, tensor in part.items()}
+            for part in parts
+        )
+        parts = one, other
+    raise NothingLeft(f"no code has {fewest} people in both halves", where="evidence.ranks")
 
 
 def choose_rank(
