@@ -119,7 +119,7 @@ def ingest(
     prefix: Annotated[
         list[str] | None, typer.Option(help="meds: MODE=PREFIX of its codes; may be repeated.")
     ] = None,
-    memory: Annotated[str, typer.Option(help="Memory that the reading may take.")] = "2GB",
+    memory: Annotated[str, typer.Option(help="Memory that the reading may take.")] = "700MB",
     form: FormatOption = Format.text,
 ) -> None:
     """Turn EHR tables into events, and say what was read, what was dropped and why."""

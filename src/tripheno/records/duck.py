@@ -52,7 +52,7 @@ class Workbench:
         self,
         folder: Path,
         *,
-        memory: str = "2GB",
+        memory: str = "700MB",
         timezone: str | None = None,
         encoding: str | None = None,
         missing: Sequence[str] = MISSING,

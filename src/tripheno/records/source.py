@@ -99,7 +99,7 @@ class IngestSettings:
     schema: str | None = None
     prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """MEDS: which beginnings of codes belong to a mode, where the defaults do not fit."""
-    memory: str = "2GB"
+    memory: str = "700MB"
     groupings: tuple[Grouping, ...] = ()
 
     def __post_init__(self) -> None:
