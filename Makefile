@@ -35,7 +35,7 @@ unit: .venv/ready  # two files at a time: half of them wait for processes they s
 verify: .venv/ready  ## The whole grids, too slow for every run
 	$(BIN)/python -m pytest -m verify
 
-bench: .venv/ready  ## Kernels and whole fits, as ratios measured in one run
+bench: .venv/ready  ## Whole commands, kernels and fits, as ratios measured in one run
 	$(BIN)/python -m benchmarks.run
 
 docs: .venv/ready  ## The documentation site, warnings as errors: docs/_build/html/index.html

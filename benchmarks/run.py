@@ -1,4 +1,7 @@
-"""Every figure, at the sizes of the seed paper: ``python -m benchmarks.run [--quick] [FOLDER]``."""
+"""Every figure, at the sizes of the seed paper: ``python -m benchmarks.run [--quick] [FOLDER]``.
+
+Whole commands come first: they are what users wait for. ``--busy`` measures on a busy machine too.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def main(words: list[str]) -> None:
-    from benchmarks import federation, ingest, poisson, privacy, sums
+    from benchmarks import commands, federation, ingest, poisson, privacy, sums
     from tripheno.lab.benchmark import QUICK, BenchmarkPlan, measured
     from tripheno.lab.benchmark_table import write
 
@@ -25,6 +28,7 @@ def main(words: list[str]) -> None:
 
     folder = Path(next((word for word in words if not word.startswith("-")), "docs"))
     plan = QUICK if "--quick" in words else BenchmarkPlan()
+    print(commands.report(words) + "\n", flush=True)
     page = ""
     for found in measured(plan, say):
         page = write(found, folder)

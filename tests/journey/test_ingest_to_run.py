@@ -36,7 +36,7 @@ def run(*words):
 def simulate(folder, *sites_and_options):
     run(
         "simulate", *sites_and_options, "--out", folder, "--method", "all", "--rank", 3,
-        "--max-iter", 5, "--format", "json",
+        "--max-iter", 5, "--starts", 1, "--resamples", 0, "--format", "json",
     )  # fmt: skip
     summary = json.loads((folder / "run.json").read_text())
     phenotypes = list(folder.rglob("phenotypes.json"))

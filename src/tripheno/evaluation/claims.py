@@ -38,17 +38,22 @@ def hospitals_differ(
 
 def own_likeness(whole: CountTensor, factors: Factors, groups: np.ndarray) -> np.ndarray:
     """Groups × components: how alike the nearest phenotype of each group's own model is."""
-    weights = (groups[:, None] == np.arange(groups.max() + 1)).astype(np.float64)
-    models: list[Factors] = [factors] * weights.shape[1]
-    for _ in range(STEPS):
-        patients = fit_patients(whole, models)
-        for n in range(len(factors)):
-            total = normal_equations(whole, models, patients, n, resampling=weights)
-            for s, (mttkrp, gram) in enumerate(total.of([factors[0].shape[1]] * len(models))):
-                column, lengths = unit_columns(solved(models[s], n, mttkrp, gram))
-                models[s] = (*models[s][:n], column, *models[s][n + 1 :])
-                patients[s] = patients[s] * lengths
+    parts = [whole.select_patients(np.flatnonzero(groups == g)) for g in range(groups.max() + 1)]
+    models = [_own_model(part, factors) for part in parts]
     return np.stack([similarity_matrix(factors, model).max(axis=1) for model in models])
+
+
+def _own_model(tensor: CountTensor, factors: Factors) -> Factors:
+    """A few iterations from the model of all, on some patients."""
+    for _ in range(STEPS):
+        (patients,) = fit_patients(tensor, [factors])
+        for n in range(len(factors)):
+            total = normal_equations(tensor, [factors], [patients], n)
+            ((mttkrp, gram),) = total.of([factors[0].shape[1]])
+            column, lengths = unit_columns(solved(factors, n, mttkrp, gram))
+            factors = (*factors[:n], column, *factors[n + 1 :])
+            patients = patients * lengths
+    return factors
 
 
 def origin_claims(

@@ -63,7 +63,7 @@ def prepare() -> None:
         "mode": ["a", "b"] * 2, "code": ["one", "two"] * 2,
     }  # fmt: skip
     tensor = CountTensor.from_events(events, rule=CountingRule(("a", "b"), "visit"))
-    _, values = tensor.coordinates()
+    values = tensor.cells.values
     for lanes in range(1, WIDEST + 1):
         warm_up(lanes * BYTES // 8)
     solve_rows(np.ones((1, 2)), np.eye(2), nonnegative=True)
