@@ -15,7 +15,6 @@ Grade = Literal["stable", "partly", "unstable"]
 STABLE_FROM = 0.9  # product of cosines over modes
 PARTLY_FROM = 0.7
 SHARE = 0.9  # of the resamples in which it must be that much alike
-NEAR_BEST = 0.01  # finalists this close to the lowest Ψ must have it too
 
 
 class Graded(NamedTuple):
@@ -32,12 +31,6 @@ def likeness(reference: Factors, others: Sequence[Factors]) -> np.ndarray:
     """Models × components: how alike each of the reference's partners is."""
     found = [match_components(reference, other).similarity for other in others]
     return np.array(found).reshape(len(others), reference[0].shape[1])
-
-
-def near_best(objectives: Sequence[float]) -> list[int]:
-    """The finalists whose Ψ is within 1 % of the lowest: none of them is the wrong answer."""
-    values = np.asarray(objectives)
-    return [int(n) for n in np.flatnonzero(values <= (1.0 + NEAR_BEST) * values.min())]
 
 
 def graded(

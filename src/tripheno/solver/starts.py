@@ -111,36 +111,3 @@ def sketched_start(
         unit_columns(np.where(dead, other, part))[0]
         for part, other in zip(parts, spare, strict=True)
     )
-
-
-def reseeded(
-    factors: Factors,
-    lost: Sequence[int],
-    total: np.ndarray,
-    omega: np.ndarray,
-    patient_gram: np.ndarray,
-) -> Factors:
-    """Lost columns begin again where the model explains the co-occurrence least; no further sum.
-
-    The model's own co-occurrence is U(ΣA_kᵀA_k)Uᵀ with u_r the counts by code that one unit of r
-    brings, so what is left of the sketch, CΩ − U(…)UᵀΩ, follows from totals. Its largest directions
-    are the new columns.
-    """
-    sums = [factor.sum(axis=0) for factor in factors]
-    whole = np.prod(sums, axis=0)
-    brought = np.vstack(
-        [f * whole / np.maximum(s, 1e-300) for f, s in zip(factors, sums, strict=True)]
-    )
-    left, _, _ = np.linalg.svd(
-        total - brought @ (patient_gram @ (brought.T @ omega)), full_matrices=False
-    )
-    columns = []
-    for n in range(len(lost)):
-        sides = [np.maximum(sign * left[:, n], 0.0) for sign in (1.0, -1.0)]
-        side = max(sides, key=lambda one: float(one @ one))
-        columns.append(side + TOUCH * side.mean())
-    parts = np.split(np.column_stack(columns), np.cumsum([len(f) for f in factors])[:-1])
-    after = tuple(factor.copy() for factor in factors)
-    for factor, part in zip(after, parts, strict=True):
-        factor[:, list(lost)] = unit_columns(part)[0]
-    return after

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from adding import Adding
 
 from tripheno.errors import SettingsError
 from tripheno.evaluation.claims import origin_claims
-from tripheno.evaluation.grades import graded, likeness, near_best
+from tripheno.evaluation.grades import graded, likeness
 from tripheno.evaluation.intervals import (
     bootstrap_weights,
     code_intervals,
@@ -23,7 +24,6 @@ from tripheno.study.evidence import home_lots, seeded_lots, weigh
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import match_components, unit_columns
-from tripheno.testing.adding import Adding
 from tripheno.testing.planted import RANK, planted
 
 
@@ -57,7 +57,6 @@ def test_both_resamples_and_finalists_must_have_a_stable_phenotype_and_enough_pa
     result = graded(resampled, finalists, np.array([50.0, 50, 50, 50, 3]), 11)
     assert [one.grade for one in result] == ["stable", "partly", "partly", "unstable", "partly"]
     assert [one.named for one in result] == [True] * 4 + [False]
-    assert near_best([100.0, 100.9, 101.1]) == [0, 1]
     assert graded(np.zeros((0, 1)), finalists[:, :1], np.array([50.0]), 11)[0].grade == "unstable"
 
 
