@@ -51,6 +51,7 @@ def attack(
     form: FormatOption = Format.text,
 ) -> None:
     """Attack such a run as coordinator and as hospital; exit 1 if more is found than is said."""
+    from tripheno.lab.attacks.hospitals import against_hospitals
     from tripheno.lab.attacks.peers import SIZES, attack_as_peer
     from tripheno.lab.attacks.suite import attack as run
     from tripheno.lab.self_attack import arena_of, network_of, synthetic_hospitals
@@ -71,6 +72,8 @@ def attack(
         arena = arena_of(tensors, seed, min_cell=question.min_cell, described=described)
         progress.say(arena.described)
         findings = run(setup, arena, progress.say)
+        progress.say("lies to real hospital code")
+        findings.append(against_hospitals(seed))
         findings += attack_as_peer(
             arena.inside,
             lambda size: network_of(size, seed),

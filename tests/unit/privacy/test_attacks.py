@@ -15,6 +15,7 @@ from tripheno.errors import BrokenSum, WrongStep
 from tripheno.lab.attack_chart import attack_chart
 from tripheno.lab.attacks.code_lists import attack_alignment
 from tripheno.lab.attacks.equations import Recovered
+from tripheno.lab.attacks.finding import Finding
 from tripheno.lab.attacks.people import area_under_curve, mean_share, share_of
 from tripheno.lab.attacks.records import reconstruct
 from tripheno.lab.attacks.steering import DECEITS, refusals
@@ -171,6 +172,8 @@ def test_the_command_says_so_draws_it_and_exits_1_when_a_hospital_is_recovered(
     monkeypatch.setattr("tripheno.lab.self_attack.arena_of", lambda *a, **k: arena)
     monkeypatch.setattr("tripheno.lab.attacks.suite.attack", lambda *a: list(findings))
     monkeypatch.setattr("tripheno.lab.attacks.peers.attack_as_peer", lambda *a: [])
+    lies = Finding("lies", "coordinator", "as shipped", "share", 0.0, False)
+    monkeypatch.setattr("tripheno.lab.attacks.hospitals.against_hospitals", lambda seed: lies)
     done = CliRunner().invoke(app, ["audit", "attack", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "Nothing was recovered" in done.stdout

@@ -8,6 +8,8 @@ with whoever still answers. Every hospital has to refuse, with a code and a line
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -23,6 +25,8 @@ from tripheno.federation.hospital import HospitalDesk, HospitalFile
 from tripheno.federation.transport import InProcessChannel
 from tripheno.federation.wire import Asked, Hello
 from tripheno.files import write_text
+from tripheno.lab.attacks.finding import COORDINATOR as COORDINATOR_ROLE
+from tripheno.lab.attacks.finding import SHIPPED, Finding
 from tripheno.privacy.approval import APPROVAL, approve
 from tripheno.privacy.manifest import MANIFEST
 from tripheno.privacy.own_data import own_tensor
@@ -252,3 +256,22 @@ def greeted_with(hospitals: Hospitals, lie: str, hello: Hello) -> dict[str, str]
         except TriphenoError as fault:
             codes[name] = fault.code
     return codes
+
+
+def against_hospitals(seed: int) -> Finding:
+    """Every lie to hospitals with approvals, gates and logs: the share that somebody believed."""
+    believed = []
+    with tempfile.TemporaryDirectory() as folder:
+        made = approved_hospitals(Path(folder) / "approved", seed)
+        for n, lie in enumerate(LIES):
+            shutil.copytree(made.folder, Path(folder) / str(n))
+            hospitals = seated(Path(folder) / str(n), seed)
+            codes = lied_to(hospitals, lie)
+            logged = all(code in hospitals.refusals(name) for name, code in codes.items())
+            if set(codes) != set(NAMES) or not logged:
+                believed.append(lie)
+    return Finding(
+        "lies to the real hospital code that somebody believed", COORDINATOR_ROLE, SHIPPED, "share",
+        len(believed) / len(LIES), bool(believed), note="; ".join(believed) or f"{len(LIES)} tried",
+        expect="none: a refusal with its code and a line in the log at every hospital",
+    )  # fmt: skip
