@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
