@@ -25,7 +25,6 @@ PAGES = {
 }  # fmt: skip
 README_PICTURE = Path("docs/images/report.png")
 RECORDS = Path("../shared/data")
-PAIR, THREE = ["--modes", "medication,diagnosis"], ["--hospitals", "3"]
 REAL = {  # source, folder, how it is read, how it is dealt
     "eicu": ("eicu", "eicu-demo-2.0.1-dev", ["--by", "region"], []),
     "mimic": (
