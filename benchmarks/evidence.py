@@ -35,12 +35,15 @@ from tripheno.records.ingest import ingest
 from tripheno.records.mimic import Mimic
 from tripheno.records.omop import OMOP
 from tripheno.records.source import IngestSettings
+from tripheno.records.synthetic import synthetic_network
+from tripheno.records.synthetic_presets import planted_hard_settings
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.study.evidence import Weighed, seeded_lots, weigh
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import match_components
+from tripheno.vocabulary.alignment import align_plainly
 
 DIAGNOSES, LABS = ("medication", "diagnosis"), ("medication", "lab")
 SOURCES = {
@@ -49,7 +52,7 @@ SOURCES = {
     "eicu": (EICU(), "eicu-demo-2.0.1-dev", CountingRule(DIAGNOSES, "visit")),
     "synthea": (OMOP(), "synthea1k-omop", CountingRule(DIAGNOSES, "person")),
 }
-NAMES = (*SOURCES, "uci")
+NAMES = (*SOURCES, "uci", "planted-hard")
 LONG_RUNS, LONG = 50, 150
 NEAR = {10: 0.0025, 20: 0.005}  # how far above the best a default run may end, by rank
 RESAMPLES, FEWEST = 10, 11
@@ -58,6 +61,11 @@ SAME = 0.95  # what a stable phenotype must reach in a run from another seed
 
 def patients_of(name: str, root: Path) -> CountTensor:
     """The patients of a data set in one place."""
+    if name == "planted-hard":
+        network = synthetic_network(planted_hard_settings(0))
+        tensors = [CountTensor.from_events(hospital.events) for hospital in network.hospitals]
+        axes = align_plainly([tensor.axes for tensor in tensors])
+        return pooled([tensor.on_axes(axes) for tensor in tensors]).drop_unused()
     if name == "uci":
         made = cohort_of("uci", root / "uci-diabetes-130-dev", 0)
         return pooled(list(made.tensors.values())).drop_unused()

@@ -82,7 +82,7 @@ def test_the_audit_log_of_a_run_holds_and_a_changed_one_does_not(run, tmp_path):
     _, folder = run
     assert tripheno("audit", "verify", folder).stdout.startswith("OK")
     rows = json.loads(tripheno("audit", "show", folder, "--format", "json").stdout)
-    assert {row["step"] for row in rows} >= {"announce", "confirm", "totals", "fit", "measures"}
+    assert {row["step"] for row in rows} >= {"announce", "confirm", "totals", "starts", "measures"}
     for name in ("audit.jsonl", "audit.head.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     log = tmp_path / "audit.jsonl"
