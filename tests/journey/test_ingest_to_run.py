@@ -56,10 +56,10 @@ def test_the_regions_of_eicu_are_the_hospitals(tmp_path):
 @pytest.mark.parametrize(
     ("source", "data", "options", "label"),
     [
-        ("mimic", "mimic-iii-demo-1.4", ("--modes", "medication,lab", "--cap", 3), "Hemoglobin"),
+        ("mimic", "mimic-iii-demo-1.4", ("--modes", "medication,lab", "--cap", 3), "Urea N"),
         ("mimic", "mimic-iv-demo-2.2-dev", ("--rollup", "ccsr"), " related"),
         ("omop", "synthea1k-omop", ("--window", "person"), "sinusitis"),
-        ("fhir", "mimic-iv-demo-fhir-2.1.0-dev", (), "Sodium Chloride"),
+        ("fhir", "mimic-iv-demo-fhir-2.1.0-dev", (), "acetaminophen"),
         ("flat", "uci-diabetes-130-dev", ("--settings", "site.toml"), "insulin"),
     ],
 )

@@ -87,9 +87,9 @@ def test_resampled_patients_fall_where_replicates_are_as_many_and_not_as_shipped
     found = list(resampling(next(iter(inside.values())), 0))
     shares = {(one.setup, one.attack): one.value for one in found}
     assert all(value == 0.0 for (setup, _), value in shares.items() if setup == SHIPPED)
-    assert shares["not used", next(n for s, n in shares if "lattice" in n and "whole" in n)] > 0.7
+    assert shares["not used", next(n for s, n in shares if "lattice" in n and "whole" in n)] > 0.5
     zeros = [v for (s, n), v in shares.items() if s != SHIPPED and "zeros" in n]
-    assert min(zeros) > 0.7
+    assert min(zeros) > 0.5
     continuous = [v for (_, n), v in shares.items() if "lattice" in n and "whole" not in n]
     assert max(continuous) == 0.0
     assert all(one.null_control == 0.0 for one in found)
