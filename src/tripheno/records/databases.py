@@ -103,7 +103,7 @@ class DatabaseOrigin:
 
     def __init__(self, bench: Workbench, connection: Any, name: str, schema: str | None) -> None:
         self._bench, self._connection, self._name = bench, connection, name
-        self.title = _TITLES[name]
+        self.title, self._copies = _TITLES[name], 0
         bench.at_close.append(connection.close)
         listing = _postgres_columns if name == "postgresql" else _all_columns
         listed = listing(connection, schema)
@@ -128,7 +128,8 @@ class DatabaseOrigin:
         types = self._columns[name]
         wanted = ", ".join(self._fetched(c, types[c]) for c in columns)
         query = f"SELECT {wanted} FROM {self._full_name(name)} AS given{self._needed(name)}"  # noqa: S608
-        copy = f"copy_of_{name}"
+        self._copies += 1  # a table may be opened twice, each time for other columns
+        copy = f"copy_{self._copies}_of_{name}"
         with self._connection.cursor() as cursor:
             cursor.execute(query)
             self._bench.take(identifier(copy), cursor.fetch_record_batch())

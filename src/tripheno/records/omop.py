@@ -12,7 +12,7 @@ from tripheno.records.ranges import load_ranges
 from tripheno.records.source import Extract, IngestSettings, Plan
 from tripheno.records.tables import Origin, TableNeed, Tables
 
-VISITS = TableNeed.of("visit_occurrence", "visit_occurrence_id:id person_id:id")
+VISITS = TableNeed.of("visit_occurrence", "visit_occurrence_id:key person_id:key")
 CONCEPT = TableNeed.of(
     "concept",
     "concept_id:id concept_name:text vocabulary_id:text concept_class_id:text "
@@ -32,25 +32,25 @@ _ATTRIBUTES = (
 NEEDS = {
     "medication": TableNeed.of(
         "drug_exposure",
-        "person_id:id drug_concept_id:id drug_exposure_start_date:time "
+        "person_id:key drug_concept_id:id drug_exposure_start_date:time "
         "drug_exposure_start_datetime:time? drug_exposure_end_date:time? "
-        "drug_exposure_end_datetime:time? visit_occurrence_id:id?",
+        "drug_exposure_end_datetime:time? visit_occurrence_id:key?",
     ),
     "diagnosis": TableNeed.of(
         "condition_occurrence",
-        "person_id:id condition_concept_id:id condition_start_date:time "
-        "condition_start_datetime:time? visit_occurrence_id:id?",
+        "person_id:key condition_concept_id:id condition_start_date:time "
+        "condition_start_datetime:time? visit_occurrence_id:key?",
     ),
     "procedure": TableNeed.of(
         "procedure_occurrence",
-        "person_id:id procedure_concept_id:id procedure_date:time procedure_datetime:time? "
-        "visit_occurrence_id:id?",
+        "person_id:key procedure_concept_id:id procedure_date:time procedure_datetime:time? "
+        "visit_occurrence_id:key?",
     ),
     "lab": TableNeed.of(
         "measurement",
-        "person_id:id measurement_concept_id:id measurement_date:time measurement_datetime:time? "
+        "person_id:key measurement_concept_id:id measurement_date:time measurement_datetime:time? "
         "value_as_number:number? value_as_concept_id:id? range_low:number? range_high:number? "
-        "visit_occurrence_id:id?",
+        "visit_occurrence_id:key?",
     ),
 }
 
@@ -74,6 +74,8 @@ class OMOP:
         tables = Tables(bench, origin)
         by_visit = settings.rule.window == "visit"
         views = [NEEDS[mode] for mode in settings.rule.modes]
+        if settings.without_visit != "date":  # a day in a visit's place is text
+            tables.join_by_number([*views, VISITS])
         for view in views:
             tables.open(view)
         if tables.open(VISITS, optional=not by_visit) and by_visit:
@@ -105,6 +107,7 @@ class OMOP:
             facts,
             (*warnings, *tables.notes),
             attributes=attributes,
+            key=tables.key,
         )
 
 

@@ -28,7 +28,7 @@ def place(
     files: list[Path] = []
     for extract in plan.extracts:
         announce(f"reading {extract.table} → {extract.mode}")
-        files.append(_place_extract(bench, extract, settings, len(files)))
+        files.append(_place_extract(bench, extract, settings, len(files), plan.key))
     bench.view("placed", files)
     if settings.anchor == "interval":
         width = settings.rule.calendar_width
@@ -46,10 +46,11 @@ def place(
 
 
 def _place_extract(
-    bench: Workbench, extract: Extract, settings: IngestSettings, number: int
+    bench: Workbench, extract: Extract, settings: IngestSettings, number: int, key: str
 ) -> Path:
     rule = settings.rule
     sql = sql_text("place").replace("{extract}", extract.sql.strip().rstrip(";"))
+    sql = sql.replace("{key}", key)
     values: dict[str, Any] = {
         "drug_names": settings.drug_names,
         "strip_strength": settings.strip_strength,

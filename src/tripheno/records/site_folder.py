@@ -100,9 +100,10 @@ class SiteWriter:
         events = stream_events(
             _spelt_out(bench), made / EVENTS, rule, synthetic=self.settings.synthetic
         )
-        _write_map(bench, "SELECT patient, key FROM patients", made / PATIENTS)
+        _write_map(bench, "SELECT patient, spelt AS key FROM patients", made / PATIENTS)
         if rule.window == "visit":
-            _write_map(bench, 'SELECT "window", patient, visit FROM windows', made / WINDOWS)
+            visits = 'SELECT "window", patient, CAST(visit AS VARCHAR) AS visit FROM windows'
+            _write_map(bench, visits, made / WINDOWS)
         found = self._quality(tables, modes)
         if self.plan.attributes is not None:
             query = sql_text("site_attributes").replace("{attributes}", self.plan.attributes)
@@ -158,12 +159,12 @@ class SiteWriter:
 
     def _ids(self) -> list[Ids]:
         """What the ids of patients and visits look like."""
-        asked = {"patients": "SELECT key, 1 AS people FROM patients"}
+        asked = {"patients": "SELECT spelt AS key, 1 AS people FROM patients"}
         if self.settings.rule.window == "visit":
             people = "count(*)" if self.plan.visits_are_unique else "1"
             asked["visits"] = (
-                f"SELECT visit AS key, {people} AS people FROM windows "  # noqa: S608
-                "WHERE NOT starts_with(visit, 'day ') GROUP BY visit"
+                f"SELECT CAST(visit AS VARCHAR) AS key, {people} AS people FROM windows "  # noqa: S608
+                "WHERE NOT starts_with(CAST(visit AS VARCHAR), 'day ') GROUP BY visit"
             )
         counted = (
             (name, self.bench.rows(sql_text("site_ids").replace("{keys}", keys))[0])

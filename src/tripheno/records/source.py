@@ -159,6 +159,8 @@ class Plan:
     """Whether a visit's id belongs to one patient; tables of one's own may number them anew."""
     attributes: str | None = None
     """A SELECT of patient, birth_year, sex and died; what it gives never leaves ``local/``."""
+    key: str = "VARCHAR"
+    """The type of the extracts' patient and visit: BIGINT where every table has whole numbers."""
 
 
 class RecordSource(Protocol):

@@ -27,8 +27,8 @@ from tripheno.records.textfile import NOBODY, are_names
 class Column:
     """One column a source needs: names, kind and whether it must be there.
 
-    Kinds are id, text, number, time, offset (minutes from a moment), and icd: a text that must
-    never have been a number.
+    Kinds are id, key (an id that tables are joined by), text, number, time, offset (minutes from a
+    moment), and icd: a text that must never have been a number.
     """
 
     names: tuple[str, ...]
@@ -83,6 +83,7 @@ class Tables:
         self.bench, self.origin = bench, origin
         self.opened: dict[str, str] = {}
         self.notes: list[str] = []
+        self.key = "VARCHAR"
         bench.run("CREATE SCHEMA IF NOT EXISTS src")
 
     def has(self, *names: str) -> bool:
@@ -97,6 +98,20 @@ class Tables:
         """The name of the file or table behind a view."""
         return self.origin.shown(self.opened[view])
 
+    def join_by_number(self, needs: Sequence[TableNeed]) -> None:
+        """Keys stay whole numbers where all these tables have them so: one text among them, and
+        all are text, because ``007`` is not ``7``.
+        """
+        types = [
+            dtype.upper()
+            for need in needs
+            for name in need.names
+            if name in self.origin.names()
+            for column, dtype in self.origin.columns(name).items()
+            if any(c.kind == "key" and column.lower() in c.names for c in need.columns)
+        ]
+        self.key = "BIGINT" if all(dtype in _WHOLE for dtype in types) else "VARCHAR"
+
     def open(self, need: TableNeed, *, optional: bool = False) -> bool:
         """Make the view of a table. An optional table that is missing becomes an empty view."""
         view = need.names[0]
@@ -104,7 +119,8 @@ class Tables:
         if name is None:
             if not optional:
                 raise self._missing_table(view)
-            self._create(view, [f"{_EMPTY[c.kind]} AS {c.names[0]}" for c in need.columns], "")
+            empty = [f"{_EMPTY[self._kind(c)]} AS {c.names[0]}" for c in need.columns]
+            self._create(view, empty, "")
             return False
         spelt = self.origin.columns(name)
         by_lower = {column.lower(): column for column in spelt}
@@ -114,7 +130,7 @@ class Tables:
             if found is None:
                 if column.required:
                     absent.append("' or '".join(column.names))
-                expressions.append(f"{_EMPTY[column.kind]} AS {identifier(column.names[0])}")
+                expressions.append(f"{_EMPTY[self._kind(column)]} AS {identifier(column.names[0])}")
             else:
                 chosen.append(found)
                 self._note_rivals(name, column, found, by_lower)
@@ -122,7 +138,7 @@ class Tables:
                     raise self._not_a_value(name, found, spelt[found])
                 if column.kind == "icd" and not spelt[found].upper().startswith(_TEXT):
                     raise self._numeric_codes(name, found, spelt[found])
-                value = canonical(found, column.kind, spelt[found], self.bench.missing)
+                value = canonical(found, self._kind(column), spelt[found], self.bench.missing)
                 expressions.append(f"{value} AS {identifier(column.names[0])}")
         if absent:
             raise self._missing_columns(name, absent, list(spelt))
@@ -132,6 +148,10 @@ class Tables:
         if unread:
             self.notes.append(f"{self.shown(view)}: not read: {', '.join(unread[:5])}")
         return True
+
+    def _kind(self, column: Column) -> str:
+        whole = "whole" if self.key == "BIGINT" else "id"
+        return whole if column.kind == "key" else column.kind
 
     def _note_rivals(
         self, name: str, column: Column, found: str, by_lower: Mapping[str, str]
@@ -221,6 +241,7 @@ class Tables:
 
 _EMPTY = {
     "id": "NULL::VARCHAR",
+    "whole": "NULL::BIGINT",
     "text": "NULL::VARCHAR",
     "icd": "NULL::VARCHAR",
     "number": "NULL::DOUBLE",
@@ -229,6 +250,7 @@ _EMPTY = {
 }
 _EXACT = 2**53  # whole numbers up to here survive in a floating-point column
 _TEXT = ("VARCHAR", "ENUM", "BLOB")
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 
 
 def _is_nested(dtype: str) -> bool:
@@ -252,8 +274,8 @@ def canonical(column: str, kind: str, dtype: str, missing: Sequence[str]) -> str
         given, dtype = f"CASE WHEN {spelt} NOT IN ({listed}) THEN {name} END", "VARCHAR"
     else:
         given = name
-    if kind == "number":
-        return f"try_cast({given} AS DOUBLE)"
+    if kind in ("whole", "number"):
+        return f"try_cast({given} AS {'BIGINT' if kind == 'whole' else 'DOUBLE'})"
     if kind == "offset":
         unread = f"CASE WHEN {given} IS NOT NULL THEN CAST('-infinity' AS DOUBLE) END"
         return f"coalesce(try_cast({given} AS DOUBLE), {unread})"

@@ -1,5 +1,7 @@
 """OMOP: ingredients, abnormal results, visits that are missing or dangle, and what the CDM says."""
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 from tripheno.errors import BadReferenceRanges, EmptyMode, MissingTable
@@ -174,3 +176,36 @@ def test_when_no_record_has_a_visit_the_way_out_is_named(cdm):
     (cdm / "DRUG_EXPOSURE.csv").write_text(text)
     with pytest.raises(EmptyMode, match=r"4 rows: no visit.*--without-visit date"):
         run_ingest(OMOP(), cdm)
+
+
+def as_parquet(folder, where, *, text=()):
+    """The same tables as Parquet, ids as whole numbers but in the tables named."""
+    where.mkdir()
+    with duckdb.connect() as db:
+        for table in folder.iterdir():
+            name = table.stem.lower()
+            db.execute(
+                f"COPY (SELECT * FROM read_csv('{table}', all_varchar = {name in text})) "
+                f"TO '{where / name}.parquet' (FORMAT parquet)"
+            )
+    return where
+
+
+@pytest.mark.parametrize("text", [(), ("visit_occurrence",), ("drug_exposure", "person")])
+@pytest.mark.parametrize("window", ["visit", "person", "same-day"])
+def test_ids_that_are_whole_numbers_give_the_same_folder_as_texts(tmp_path, cdm, window, text):
+    typed = as_parquet(cdm, tmp_path / "typed", text=text)
+    sites = [run_ingest(OMOP(), tables, window=window)[0] for tables in (cdm, typed)]
+    maps = [f"local/{path.name}" for path in (sites[0] / "local").glob("*.parquet")]
+    assert len(maps) >= 2
+    for name in ("events.parquet", *maps):
+        first, second = (pq.read_table(site / name) for site in sites)
+        assert first.equals(second), name
+
+
+def test_a_day_takes_the_place_of_a_visit_also_where_ids_are_whole_numbers(tmp_path, cdm):
+    typed = as_parquet(cdm, tmp_path / "typed")
+    sites = [run_ingest(OMOP(), tables, without_visit="date")[0] for tables in (cdm, typed)]
+    first, second = (pq.read_table(site / "local/windows.parquet") for site in sites)
+    assert first.equals(second)
+    assert "day 2020-03-01" in first["visit"].to_pylist()

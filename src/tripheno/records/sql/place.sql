@@ -1,4 +1,5 @@
 -- One extract's rows, each put into its window or dropped for a reason.
+-- {key}: the type of the ids of patients and visits, text unless the tables have whole numbers.
 -- $width: calendar window in microseconds; $by_date: a record without visit takes its day as visit.
 WITH extract AS (
     {extract}
@@ -19,10 +20,11 @@ SELECT
     CAST($source AS VARCHAR) AS source,
     CAST($mode AS VARCHAR) AS mode,
     CAST(site AS VARCHAR) AS site,
-    CAST(patient AS VARCHAR) AS patient,
-    CAST(
-        CASE WHEN by_date THEN 'day ' || strftime(starts, '%Y-%m-%d') ELSE visit END AS VARCHAR
-    ) AS visit,
+    CAST(patient AS {key}) AS patient,
+    CASE
+        WHEN by_date THEN try_cast('day ' || strftime(starts, '%Y-%m-%d') AS {key})
+        ELSE CAST(visit AS {key})
+    END AS visit,
     CAST(starts AS TIMESTAMP) AS starts,
     CAST(ends AS TIMESTAMP) AS ends,
     CAST(floor(epoch_us(starts) / CAST($width AS DOUBLE)) AS BIGINT) AS bucket,

@@ -7,6 +7,6 @@ SELECT
 FROM patients
 LEFT JOIN (
     {attributes}
-) AS given ON given.patient = patients.key
+) AS given ON given.patient = patients.spelt
 GROUP BY patients.patient
 ORDER BY patients.patient
