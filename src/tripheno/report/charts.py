@@ -117,10 +117,10 @@ def overview_chart(
     ``cells`` have ``phenotype``, ``code`` and ``share``; ``shares`` are as for the prevalence;
     ``order`` is that of all phenotypes, also of those without any share to show.
     """
-    legend = alt.Legend(  # squares: a gradient would need a name of its own on the page
-        type="symbol", symbolType="square", symbolStrokeWidth=0, format="%", orient="bottom",
-        direction="horizontal",
-    )  # fmt: skip
+    legend: dict[str, Any] = {  # squares: a gradient would need a name of its own on the page
+        "type": "symbol", "symbolType": "square", "symbolStrokeWidth": 0, "format": "%",
+        "orient": "bottom", "direction": "horizontal",
+    }  # fmt: skip
     turned = alt.Axis(labelAngle=-55, labelLimit=220, labelFontSize=12, orient="top")
     heat: alt.Chart = alt.Chart(_data([dict(cell) for cell in cells])).mark_rect().encode(
         x=alt.X("code:N", title=None, sort=list(codes), axis=turned),
@@ -130,19 +130,20 @@ def overview_chart(
         ),
         color=alt.Color(
             "share:Q", title="share of the phenotype", scale=alt.Scale(scheme="blues", domainMin=0),
-            legend=legend,
+            legend=alt.Legend(**legend),
         ),
     )  # fmt: skip
     panels = [heat.properties(width=alt.Step(24), height=alt.Step(24))]
     shown = [dict(one) for one in shares if one["share"] is not None]
     if any(one["share"] for one in shown):
+        places = list(dict.fromkeys(one["hospital"] for one in shares))  # also if all is withheld
         common: alt.Chart = alt.Chart(_data(shown)).mark_rect().encode(
-            x=alt.X("hospital:N", title=None, sort=None, axis=turned),
+            x=alt.X("hospital:N", title=None, scale=alt.Scale(domain=places), axis=turned),
             y=alt.Y("phenotype:N", scale=alt.Scale(domain=list(order)), axis=None),
             color=alt.Color(
                 "share:Q", title="share of patients",
                 scale=alt.Scale(scheme="oranges", domainMin=0),
-                legend=legend,
+                legend=alt.Legend(**legend, tickCount=3),  # a narrow panel
             ),
         )  # fmt: skip
         panels.append(common.properties(width=alt.Step(26), height=alt.Step(24)))

@@ -22,7 +22,10 @@ def what_left(run: dict[str, Any]) -> list[dict[str, str]]:
     declare_all()
     names = run.get("messages")
     found = _planned(run) if names is None else [REGISTRY[name] for name in names]
-    return [{"name": one.name, "holds": one.rows, "size": holds(one.fields)} for one in found]
+    return [
+        {"name": one.name, "holds": one.rows, "size": holds(one.fields).replace("`", "")}
+        for one in found
+    ]
 
 
 def _planned(run: dict[str, Any]) -> Iterable[Declaration]:

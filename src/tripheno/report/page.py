@@ -140,7 +140,7 @@ def charts_of(report: Report) -> dict[str, Markup]:
     made = {}
     if len(report.history) > 1:
         made["convergence"] = _inline(
-            convergence_chart(report.history), "Error by iteration, falling as the run settles"
+            convergence_chart(report.history), "Objective by iteration, falling as the run settles"
         )
         residuals = residual_chart(report.history)
         if residuals is not None:

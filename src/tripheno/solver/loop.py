@@ -23,7 +23,7 @@ from tripheno.solver.method import Choose, Method, SharedState, StepLengths
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse
 from tripheno.solver.starts import uniform_rows
-from tripheno.solver.stopping import Tolerances
+from tripheno.solver.stopping import EXACT, Tolerances
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import readable_signs, unit_columns
 from tripheno.vocabulary.axis import Axis
@@ -331,7 +331,7 @@ class _Judge:
         if self.history and not self.method.fixed_length:
             before = self.history[-1].objective
             change = abs(before - line.objective) / max(abs(before), 1e-300)
-            exact_fit = line.objective <= 1e-12 * self.totals.null_loss
+            exact_fit = line.objective <= EXACT * self.totals.null_loss
             still = state.slope <= Tolerances.kkt and state.moved <= Tolerances.movement
             self.quiet = self.quiet + 1 if (change < settings.tol and still) or exact_fit else 0
         if self.quiet < 2:

@@ -26,6 +26,7 @@ from tripheno.tensor.threads import in_chunks, patient_chunks, sum_over_chunks
 
 SMALLEST = 1e-7  # of a code's largest entry: one at zero could never explain a count
 SHRINKS = 0.1  # to this share of itself an entry may fall when a step is lengthened
+LEAST_NULL = 1e-3  # per count: what no model loses at least, where all cells are alike
 MOST_STEPS = 40  # of a patient's row; five or so are usual
 FLAT = 0.01  # of a prediction is spread over all hidden cells: no count is impossible
 
@@ -65,12 +66,17 @@ class PoissonLoss(Loss):
         return tuple(np.maximum(a, SHRINKS * b) for a, b in zip(point, found, strict=True))
 
     def null(self, tensor: CountTensor) -> float:
-        """Every patient's counts spread over all cells alike."""
+        """Every patient's counts spread over all cells alike; something even where they are.
+
+        The numbers of messages are shares of it.
+        """
         cells = tensor.written_out
         counts = cells.values.astype(np.float64)
         owner = tensor.patient_of_cell
         mean = np.bincount(owner, counts, tensor.patients) / np.prod(tensor.shape[1:])
-        return float(cells.each_weight[owner] @ (counts * np.log(counts / mean[owner])))
+        weights = cells.each_weight[owner]
+        loss = weights @ (counts * np.log(counts / mean[owner]))
+        return float(max(loss, LEAST_NULL * (weights @ counts)))
 
     def fit_patients(
         self,

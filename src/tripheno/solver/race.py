@@ -26,7 +26,7 @@ from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Iteration
 from tripheno.solver.stacked import side_by_side, unit_of, widths_of
 from tripheno.solver.starts import Factors
-from tripheno.solver.stopping import Quiet, Tolerances, kkt_residual, movement
+from tripheno.solver.stopping import EXACT, Quiet, Tolerances, kkt_residual, movement
 from tripheno.solver.tournament import DECISIONS, FINAL, Tournament
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import unit_columns
@@ -239,7 +239,7 @@ class _Course:
             (one,) = field.contestants
             # also where it will be taken back: at an end Ψ rises and falls by round-off alone
             moved = movement(one.momentum.factors, found[0])
-            allowed = Tolerances(self.settings.tol)
+            allowed = Tolerances(self.settings.tol, exact=EXACT * self.totals.null_loss)
             quiet = race.quiet.after(float(objectives[0]), list(slopes), moved, allowed)
             return replace(
                 race, field=field, found=tuple(found), objectives=tuple(map(float, objectives)),

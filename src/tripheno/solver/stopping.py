@@ -14,6 +14,7 @@ from tripheno.solver.starts import Factors
 from tripheno.tensor.factors import unit_columns
 
 QUIET = 2  # iterations in a row that must look like the end
+EXACT = 1e-12  # Ψ as a share of that of no model, from which on it is round-off alone
 
 
 def kkt_residual(
@@ -63,6 +64,7 @@ class Tolerances:
     objective: float = 1e-6  # relative change of Ψ
     kkt: float = 1e-3  # largest projected gradient of a column, relative
     movement: float = 1e-4  # 1 − cosine product of the component that moved most
+    exact: float = 0.0  # Ψ of a perfect fit: no model is better, and spare components may wander
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Quiet:
         kkt = max(residuals)
         change = abs(self.objective - objective) / max(abs(objective), 1e-300)
         still = change < allowed.objective and kkt <= allowed.kkt and moved <= allowed.movement
+        still = still or objective <= allowed.exact
         return replace(
             self,
             iterations=self.iterations + 1 if still else 0,

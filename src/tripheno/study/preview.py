@@ -17,7 +17,7 @@ from tripheno.privacy.manifest import (
     Sample,
     listed,
 )
-from tripheno.privacy.own_data import events_file, own_tensor
+from tripheno.privacy.own_data import events_file, own_tensor, own_traits
 from tripheno.protocol.agreed import Protocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
@@ -53,7 +53,8 @@ def preview(protocol: Protocol, site: Site, *, labels: bool = False) -> Preview:
         most_bytes=protocol.budgets.max_megabytes * MEBIBYTE,
         most_codes=most_codes(protocol),
     )  # fmt: skip
-    sent = rehearse(site.name, tensor, protocol, gate, labels=labels)
+    traits = own_traits(protocol, site)
+    sent = rehearse(site.name, tensor, protocol, gate, labels=labels, traits=traits)
     return Preview(_manifest(protocol, site, tensor, sent, labels=labels), sent)
 
 

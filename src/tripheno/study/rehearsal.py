@@ -89,7 +89,13 @@ class _Watched(Communicator):
 
 
 def rehearse(
-    name: str, tensor: CountTensor, protocol: Protocol, gate: Gate, *, labels: bool = False
+    name: str,
+    tensor: CountTensor,
+    protocol: Protocol,
+    gate: Gate,
+    *,
+    labels: bool = False,
+    traits: np.ndarray | None = None,
 ) -> tuple[Sent, ...]:
     """The study from the greeting to the release, with one iteration and stand-ins."""
     others = [one for one in protocol.names if one != name]
@@ -98,7 +104,7 @@ def rehearse(
     tensors = {name: tensor, **{one: stand_in(tensor.axes, few, rng) for one in others}}
     hospitals = {
         one: Hospital(Identity.from_bytes(from_system("ed25519")), from_system("tokens"),
-                      labels=labels)
+                      labels=labels, traits=traits if one == name else None)
         for one in sorted(tensors)
     }  # fmt: skip
     witness = Witness(gate)

@@ -23,15 +23,15 @@ from tripheno.tensor.count_tensor import CountTensor
 
 NAMES = ("northfield", "harbour", "lakeside")
 CODES = {"medication": 24, "diagnosis": 20}
+NETWORK = SyntheticSettings(
+    patients_per_hospital=(90, 80, 70), codes_per_mode=CODES, seed=4, hospital_names=NAMES
+)
 
 
 @cache
 def tensors() -> dict[str, CountTensor]:
     """Every hospital's own, on its own axes."""
-    settings = SyntheticSettings(
-        patients_per_hospital=(90, 80, 70), codes_per_mode=CODES, seed=4, hospital_names=NAMES
-    )
-    network = synthetic_network(settings)
+    network = synthetic_network(NETWORK)
     return {h.name: CountTensor.from_events(h.events) for h in network.hospitals}
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import warnings
+from dataclasses import replace
 
 import altair as alt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import tripheno
-from tripheno.errors import BadShape, RunNotFound, SettingsError
+from tripheno.cli.main import app
+from tripheno.errors import BadShape, RunNotFound, SettingsError, TriphenoWarning
 from tripheno.report.charts import as_svg
 from tripheno.report.runs_compared import compare_runs, render_comparison
 from tripheno.report.simulated import run_simulation
@@ -28,6 +33,25 @@ def home(tmp_path_factory):
     for name, rank in {"six": 6, "four": 4}.items():
         settings = SolverSettings(rank, "exact", tol=1e-4, starts=1)
         run_simulation(Simulation(federation, settings, {}, beside=()), home / name, 0.0)
+    return home
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """A run of four phenotypes, and beside it another loss, another rank and another hospital."""
+    home = tmp_path_factory.mktemp("others")
+    base, (here, there, *_) = SolverSettings(4, "exact", tol=1e-4, starts=1), planted(0).hospitals
+    for name, settings, site in (
+        ("squared", base, here),
+        ("poisson", replace(base, loss="poisson"), here),
+        ("two", replace(base, n_components=2), here),
+        ("site", base, there),
+    ):
+        tensors = {site: planted(0).hospitals[site]}
+        study = Simulation(assemble(tensors), settings, {site: site}, beside=())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TriphenoWarning)
+            run_simulation(study, home / name, 0.0)
     return home
 
 
@@ -126,6 +150,39 @@ class TestRunsCompared:
         table = pq.read_table(path)
         pq.write_table(table.take(list(range(table.num_rows))[::-1]), path)
         assert compare_runs(home / "six", tmp_path / "turned").fms == pytest.approx(1.0)
+
+    def test_two_losses_two_ranks_and_two_sites_are_told_by_the_command(self, others):
+        first = others / "squared"
+        for name, setting in {"poisson": "loss", "two": "n_components", "site": "inputs"}.items():
+            page = others / f"{name}.html"
+            words = ["compare", str(first), str(others / name), "--format", "json", "--out"]
+            done = CliRunner().invoke(app, [*words, str(page)])
+            assert done.exit_code == 0, done.output
+            told = json.loads(done.stdout)
+            assert setting in told["differs"]
+            numbers = [pair["first"]["number"] for pair in told["matched"]]
+            numbers += [one["number"] for one in told["vanished"]]
+            assert sorted(numbers) == [1, 2, 3, 4]
+            ours, theirs = (run["rank"] for run in told["runs"])
+            assert len(told["matched"]) + len(told["appeared"]) == theirs
+            assert 0.0 < told["fms"] <= 1.0
+            assert all(pair["similarity"] >= 0.7 for pair in told["matched"])
+            assert "<script" not in page.read_text()
+            if name == "poisson":  # the same patients: most stays, and codes move within
+                assert len(told["matched"]) >= 2
+                assert any(pair["gained"] or pair["lost"] for pair in told["matched"])
+            if name == "two":
+                assert len(told["vanished"]) >= ours - theirs == 2
+            if name == "site":
+                assert told["runs"][0]["hospitals"] != told["runs"][1]["hospitals"]
+
+    def test_the_text_says_what_appeared_vanished_and_stayed(self, others):
+        done = CliRunner().invoke(app, ["compare", str(others / "squared"), str(others / "two")])
+        assert done.exit_code == 0, done.output
+        assert "phenotypes are in both" in done.output
+        assert done.output.count("vanished") >= 2
+        done = CliRunner().invoke(app, ["compare", str(others / "squared"), str(others / "site")])
+        assert re.search(r"[+−]\w", done.output)  # codes that moved within a phenotype
 
     def test_runs_without_a_common_mode_are_refused(self, home, tmp_path):
         shutil.copytree(home / "six", tmp_path / "other")

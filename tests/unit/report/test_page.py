@@ -8,6 +8,7 @@ from tripheno.evaluation.rank import RankChoice, RankEvidence, Recommendation, r
 from tripheno.report.charts import (
     as_svg,
     convergence_chart,
+    overview_chart,
     prevalence_chart,
     rank_chart,
     residual_chart,
@@ -90,3 +91,12 @@ def test_charts_are_altair_charts_with_a_label_and_without_addresses(folder):
         assert "http" not in svg
         assert "<a>" not in svg
     assert residual_chart([{"iteration": 1, "primal": None, "dual": None}]) is None
+
+
+def test_a_hospital_whose_shares_are_all_withheld_keeps_its_column_in_the_overview():
+    cells = [{"phenotype": "1. a", "code": "x", "share": 0.4}]
+    shares = [{"phenotype": "1. a", "hospital": name, "share": share}
+              for name, share in (("harbour", 0.2), ("lakeside", None))]  # fmt: skip
+    drawn = as_svg(overview_chart(["x"], cells, shares, ["1. a"]), "all")
+    assert ">harbour<" in drawn
+    assert ">lakeside<" in drawn

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tripheno.errors import BadProtocol, SettingsError
+from tripheno.errors import BadProtocol, EmptyComponent, SettingsError
 from tripheno.exchange.communicator import in_clear
 from tripheno.exchange.registry import messages_of
 from tripheno.protocol.agreed import read_protocol
@@ -163,3 +163,17 @@ def test_a_protocol_says_the_line_of_a_loss_that_does_not_go_with_the_rest(tmp_p
     path.write_text('[study]\nname = "s"\n\n[model]\nbias = true\nloss = "poisson"\n')
     with pytest.raises(BadProtocol, match=r"6.*loss poisson does not go with a bias"):
         read_protocol(path)
+
+
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_data_that_a_model_fits_exactly_end_converged(loss, rank):
+    """Every cell alike: one component says all, a second wanders, and nothing is left to lose."""
+    cells = np.argwhere(np.ones((40, 4, 4)))
+    alike = CountTensor.from_cells(cells, np.ones(len(cells), dtype=int))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyComponent)
+        found = fit(dealt(alike), SolverSettings(rank, "exact", loss=loss, starts=4))
+    assert found.converged, found.stopped_because
+    assert found.objective <= 1e-3 * found.null_loss
+    assert np.isfinite(found.objective)
