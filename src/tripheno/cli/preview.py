@@ -140,15 +140,14 @@ def settings(site_file: Path, federation_file: Path) -> tuple[Protocol, Site]:
 
 def write_preview(folder: Path, found: Preview, protocol: Protocol) -> None:
     """Manifest and summary; round one's bytes where only the owner can look."""
-    from tripheno.files import write_text
+    from tripheno.files import owners_folder, write_text
     from tripheno.privacy.approval import APPROVAL
     from tripheno.privacy.manifest import MANIFEST
     from tripheno.privacy.summary import SUMMARY, summary_of
     from tripheno.study.store import write_whole
 
-    local = folder / LOCAL
-    local.mkdir(parents=True, exist_ok=True)
-    local.chmod(0o700)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    local = owners_folder(folder / LOCAL)
     (folder / APPROVAL).unlink(missing_ok=True)  # it was for the manifest that is replaced
     for old in local.glob("[0-9][0-9]-*"):
         old.unlink()
