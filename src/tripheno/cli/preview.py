@@ -60,7 +60,7 @@ def approve(
     ] = False,
     days: Annotated[int, typer.Option(help="For how many days it is good.", min=1)] = 90,
     words: Annotated[
-        str, typer.Option(help="The study words as another hospital read them out to you.")
+        str, typer.Option(help="The study words that another hospital reads out; else asked for.")
     ] = "",
     name: Annotated[
         str, typer.Option(help="Who approves, for the audit log; your login if not given.")
@@ -89,8 +89,12 @@ def approve(
     protocol, site = settings(site_file, federation_file)
     if not words and sys.stdin.isatty():
         words = typer.prompt("The eight study words, as another hospital reads them out to you")
-    if words:
-        check_words(protocol, words)
+    if not words.strip():
+        raise NotApproved(
+            "the study words were not typed", why="they show that all hospitals mean one study",
+            fix="ask another hospital for its eight words, and give them with --words",
+        )  # fmt: skip
+    check_words(protocol, words)
     manifest, officer = read_manifest(site.approval), read_identity(key)
     if manifest.protocol_sha256 != protocol_hash(protocol):
         raise NotApproved("the manifest is for another protocol", fix="run `tripheno preview`")
