@@ -437,10 +437,10 @@ class InsecureRefused(PolicyError):
 
 
 class ThresholdTooLow(PolicyError):
-    """The study's threshold for small cells is lower than this hospital allows.
+    """A hospital's threshold for small cells is too far above the study's, or rose during a run.
 
-    People behind a code are counted over the whole network, so one hospital cannot raise the
-    threshold for itself alone. Ask the coordinator to raise it for all.
+    The strictest threshold that a hospital announces holds for all, up to ten times the study's:
+    people are counted up to it, so a higher one would show more. Agree on a higher one for all.
     """
 
     code = "TRIP-E411"

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would turn a line's end into two characters
 FAR_BEYOND = 1 << 30  # Windows locks bytes, and nobody may read a locked one: none that exists
@@ -27,14 +27,32 @@ _fcntl, _msvcrt = _optional("fcntl"), _optional("msvcrt")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # an apostrophe too, so that it can be taken off
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
     """Write whole or not at all: a temporary name, flushed to disk, then renamed."""
+    with whole_file(path, private=private) as stream:
+        stream.write(text.encode())
+
+
+@contextmanager
+def whole_file(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
+    """A file that appears when it is complete; only its owner can read it, whatever the umask."""
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY
+    descriptor = os.open(temporary, flags, 0o600 if private else 0o666)
+    with os.fdopen(descriptor, "wb") as stream:
+        if private:
+            temporary.chmod(0o600)  # the rest of a write that was killed may be open to others
+        yield stream
         stream.flush()
         os.fsync(stream.fileno())
     temporary.replace(path)
+
+
+def owners_folder(folder: Path) -> Path:
+    """A folder that only its owner can open, whatever the umask; its parents are made as usual."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    return folder
 
 
 def begin_lines(path: Path) -> None:

@@ -107,6 +107,8 @@ class Reader:
             site = place / "site.toml"
             officer = f'officer = "{said.rsplit(maxsplit=1)[-1]}"'
             site.write_text(site.read_text().replace('# officer = ""', officer))
+        elif "tripheno preview" in command:
+            self.heard["WORDS"] = " ".join(said.split()[-8:])
         elif "tripheno run" in command:
             self.heard["run"] = json.loads((place / "run" / "run.json").read_text())["run"]
 

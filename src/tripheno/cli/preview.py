@@ -60,7 +60,7 @@ def approve(
     ] = False,
     days: Annotated[int, typer.Option(help="For how many days it is good.", min=1)] = 90,
     words: Annotated[
-        str, typer.Option(help="The study words as another hospital read them out to you.")
+        str, typer.Option(help="The study words that another hospital reads out; else asked for.")
     ] = "",
     name: Annotated[
         str, typer.Option(help="Who approves, for the audit log; your login if not given.")
@@ -89,8 +89,12 @@ def approve(
     protocol, site = settings(site_file, federation_file)
     if not words and sys.stdin.isatty():
         words = typer.prompt("The eight study words, as another hospital reads them out to you")
-    if words:
-        check_words(protocol, words)
+    if not words.strip():
+        raise NotApproved(
+            "the study words were not typed", why="they show that all hospitals mean one study",
+            fix="ask another hospital for its eight words, and give them with --words",
+        )  # fmt: skip
+    check_words(protocol, words)
     manifest, officer = read_manifest(site.approval), read_identity(key)
     if manifest.protocol_sha256 != protocol_hash(protocol):
         raise NotApproved("the manifest is for another protocol", fix="run `tripheno preview`")
@@ -140,15 +144,14 @@ def settings(site_file: Path, federation_file: Path) -> tuple[Protocol, Site]:
 
 def write_preview(folder: Path, found: Preview, protocol: Protocol) -> None:
     """Manifest and summary; round one's bytes where only the owner can look."""
-    from tripheno.files import write_text
+    from tripheno.files import owners_folder, write_text
     from tripheno.privacy.approval import APPROVAL
     from tripheno.privacy.manifest import MANIFEST
     from tripheno.privacy.summary import SUMMARY, summary_of
     from tripheno.study.store import write_whole
 
-    local = folder / LOCAL
-    local.mkdir(parents=True, exist_ok=True)
-    local.chmod(0o700)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    local = owners_folder(folder / LOCAL)
     (folder / APPROVAL).unlink(missing_ok=True)  # it was for the manifest that is replaced
     for old in local.glob("[0-9][0-9]-*"):
         old.unlink()

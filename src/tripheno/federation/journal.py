@@ -45,7 +45,7 @@ class Journal:
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             keep_short(self._path)
-            append_line(self._path, json.dumps(line, ensure_ascii=False))
+            append_line(self._path, json.dumps(line, ensure_ascii=False), mode=0o600)
         self._show(line, result)
 
     def tell(self, text: str) -> None:

@@ -11,6 +11,9 @@ from tripheno.protocol.agreed import Protocol, Thresholds
 from tripheno.protocol.settings_file import Layer, SettingsFile, fingerprint_text, text, whole
 from tripheno.records.mapping import read_mapping
 
+CELL = "min_cell_count"
+MOST_TIMES = 10  # a hospital may be so many times as strict as the study, for all
+
 
 @dataclass(frozen=True)
 class Site:
@@ -28,19 +31,19 @@ class Site:
     def thresholds(self, protocol: Protocol) -> Thresholds:
         """The thresholds that hold here: the stricter one of a cell, its own for its patients.
 
-        A code's people are counted over the network, so a hospital cannot raise that threshold by
-        itself: it stays away from a study whose threshold is too low for it.
+        A code's people are counted over the network: a stricter hospital announces its threshold,
+        and the strictest one holds for all. One far from the study's is refused by the others.
         """
         agreed = protocol.thresholds
-        cell = self.min_cell_count
-        if cell is not None and cell > agreed.min_cell_count:
+        cell = max(agreed.min_cell_count, self.min_cell_count or 0)
+        if cell > MOST_TIMES * agreed.min_cell_count:
             raise ThresholdTooLow(
                 f"the study keeps codes of {agreed.min_cell_count} people, this hospital wants "
                 f"{cell}",
-                where="thresholds.min_cell_count",
+                where=f"thresholds.{CELL}",
                 fix="ask the coordinator to raise it in federation.toml, or lower it in site.toml",
             )
-        return Thresholds(agreed.min_cell_count, self.min_site_patients or agreed.min_site_patients)
+        return Thresholds(cell, self.min_site_patients or agreed.min_site_patients)
 
 
 def read_site(path: Path, layers: Sequence[Layer] = ()) -> Site:

@@ -96,7 +96,7 @@ name = {name}            # as in federation.toml
 events = {events}        # the folder that `tripheno ingest` writes
 
 [thresholds]
-# min_cell_count = {min_cell_count}       # a study with a lower one is refused here
+# min_cell_count = {min_cell_count}       # a higher one than the study's then holds for all
 # min_site_patients = {min_site_patients}  # with fewer this hospital stays out; you may lower it
 
 [keys]

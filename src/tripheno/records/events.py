@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tripheno.errors import BadEvents, NoSuchFile, SettingsError
+from tripheno.files import whole_file
 
 EVENT_SCHEMA = pa.schema(
     [
@@ -191,9 +192,8 @@ def write_events(
     note = _note(rule, synthetic)
     checked = check_events(table, where=path.name)
     metadata = {**(checked.schema.metadata or {}), **note}
-    temporary = path.with_name(path.name + ".part")
-    pq.write_table(checked.replace_schema_metadata(metadata), temporary, compression="zstd")
-    temporary.replace(path)
+    with whole_file(path) as stream:
+        pq.write_table(checked.replace_schema_metadata(metadata), stream, compression="zstd")
 
 
 def _note(rule: CountingRule, synthetic: bool) -> dict[bytes, bytes]:
@@ -214,14 +214,11 @@ def stream_events(
     The batches have the event schema; what is read back is checked like any other file.
     """
     note = _note(rule, synthetic)
-    temporary, rows = path.with_name(path.name + ".part"), 0
-    with pq.ParquetWriter(
-        temporary, EVENT_SCHEMA.with_metadata(note), compression="zstd"
-    ) as writer:
+    schema, rows = EVENT_SCHEMA.with_metadata(note), 0
+    with whole_file(path) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch.replace_schema_metadata(note))
             rows += batch.num_rows
-    temporary.replace(path)
     return rows
 
 

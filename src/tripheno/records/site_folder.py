@@ -14,7 +14,6 @@ fails changes nothing.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tripheno.errors import EmptyMode, OutputExists, PoorQuality
+from tripheno.files import owners_folder, whole_file
 from tripheno.provenance import provenance
 from tripheno.records.coverage import (
     Coverage,
@@ -49,10 +49,8 @@ def private_folder(folder: Path) -> Path:
         raise OutputExists(
             f"{folder} holds something else", fix="name another folder, or remove it yourself"
         )
-    local = folder / LOCAL
-    local.mkdir(parents=True, exist_ok=True)
-    local.chmod(0o700)
-    return local
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the events stand here
+    return owners_folder(folder / LOCAL)
 
 
 def _is_ours(folder: Path) -> bool:
@@ -202,8 +200,7 @@ def _write_map(bench: Workbench, query: str, path: Path) -> None:
     """A map that only its owner can read. There is always a row: empty modes were refused."""
     batches = bench.stream(query)
     first = next(batches)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream, pq.ParquetWriter(stream, first.schema) as writer:
+    with whole_file(path) as stream, pq.ParquetWriter(stream, first.schema) as writer:
         writer.write_batch(first)
         for batch in batches:
             writer.write_batch(batch)

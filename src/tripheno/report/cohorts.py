@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tripheno.errors import NoSuchFile, OutputExists, RunNotFound
 from tripheno.evaluation.membership import members
-from tripheno.files import csv_text, write_text
+from tripheno.files import csv_text, owners_folder, whole_file, write_text
 from tripheno.records.events import read_events
 from tripheno.report.annotations import groups
 from tripheno.report.phenotypes import Phenotype
@@ -96,18 +96,18 @@ def write_scored(folder: Path, scored: Scored, run: Path) -> dict[str, Any]:
     """Memberships and cohorts in a folder that only its owner may open; and what was written."""
     if folder.exists() and (not folder.is_dir() or _foreign(folder)):
         raise OutputExists(f"{folder} holds something else", fix="name another folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    owners_folder(folder)
     kept = groups(read_report(run).phenotypes)
     columns: dict[str, Any] = {"patient": np.arange(len(scored.memberships))}
     columns |= {f"component_{r + 1}": column for r, column in enumerate(scored.memberships.T)}
-    pq.write_table(pa.table(columns), folder / MEMBERSHIPS)
+    with whole_file(folder / MEMBERSHIPS) as stream:
+        pq.write_table(pa.table(columns), stream)
     cohorts = [(p, cohort_rows(p, scored, under)) for p, under in kept]
     rows = [row for _, found in cohorts for row in found]
     heading = ["cohort_definition_id", "subject_id", "cohort_start_date", "cohort_end_date"]
-    write_text(folder / COHORT, csv_text([heading, *rows]))
+    write_text(folder / COHORT, csv_text([heading, *rows]), private=True)
     named = [[p.number, p.title, f"{p.words}: {RULE}"] for p, _ in kept]
-    write_text(folder / DEFINITIONS, csv_text([_DEFINITION_HEADING, *named]))
+    write_text(folder / DEFINITIONS, csv_text([_DEFINITION_HEADING, *named]), private=True)
     summary = {
         "patients": len(scored.memberships),
         "patients_with_a_phenotype": len({row[1] for row in rows}),
@@ -122,7 +122,8 @@ def write_scored(folder: Path, scored: Scored, run: Path) -> dict[str, Any]:
             for p, found in cohorts
         ],
     }  # fmt: skip
-    write_text(folder / "scored.json", json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+    write_text(folder / "scored.json", text, private=True)
     return summary
 
 

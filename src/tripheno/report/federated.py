@@ -42,8 +42,7 @@ class Occasion:
 def write_coordinator_run(folder: Path, found: Findings, when: Occasion) -> dict[str, Any]:
     """The coordinator's folder; its summary."""
     solution = replace(found.solution, axes=with_names(found.solution.axes, found.named))
-    fewest = when.protocol.thresholds.min_cell_count
-    prevalence = prevalence_of_sums(found.weighed.carriers, solution.patients, fewest)
+    prevalence = prevalence_of_sums(found.weighed.carriers, solution.patients, found.fewest)
     return _write(folder, replace(found, solution=solution), {}, prevalence, when)
 
 
@@ -57,7 +56,7 @@ def write_hospital_run(
     traits: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """A hospital's own folder, with its own figures beside those of all; its summary."""
-    fewest = when.protocol.thresholds.min_cell_count
+    fewest = found.fewest
     having = found.weighed.having[name]
     together = prevalence_of_sums(found.weighed.carriers, found.solution.patients, fewest)
     own = prevalence_of({name: having}, fewest)
@@ -97,7 +96,7 @@ def _write(
             found.weighed,
             protocol.evidence.resamples,
             solution.patients,
-            protocol.thresholds.min_cell_count,
+            found.fewest,
         ),
         members=protocol.names,
         groups={"all hospitals": groups, **(own or {})} if groups else {},

@@ -16,7 +16,7 @@ from tripheno import __version__
 from tripheno.errors import OutputExists, RunNotFound
 from tripheno.evaluation.communication import seconds_at_15_mbps
 from tripheno.evaluation.comparison import Comparison
-from tripheno.files import csv_text, write_text
+from tripheno.files import csv_text, owners_folder, whole_file, write_text
 from tripheno.privacy.subgroups import Group
 from tripheno.progress import HISTORY, STATUS
 from tripheno.provenance import fingerprint
@@ -227,10 +227,9 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _write_parquet(path: Path, table: pa.Table) -> None:
-    temporary = path.with_name(path.name + ".part")
-    pq.write_table(table, temporary)
-    temporary.replace(path)
+def _write_parquet(path: Path, table: pa.Table, *, private: bool = False) -> None:
+    with whole_file(path, private=private) as stream:
+        pq.write_table(table, stream)
 
 
 def _factor_table(axis: Axis, factor: np.ndarray, bias: np.ndarray | None) -> pa.Table:
@@ -273,9 +272,8 @@ def status_of(phenotype: Phenotype) -> str:
 
 def _write_patients(folder: Path, solution: Solution) -> None:
     """Memberships per hospital, in a folder only its owner may open: these never leave."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    folder.chmod(0o700)
+    owners_folder(folder)
     for name, factor in solution.patient_factors.items():
         columns = {"patient": np.arange(len(factor))}
         columns.update({f"component_{r + 1}": factor[:, r] for r in range(factor.shape[1])})
-        _write_parquet(folder / f"{name}.parquet", pa.table(columns))
+        _write_parquet(folder / f"{name}.parquet", pa.table(columns), private=True)

@@ -118,12 +118,17 @@ def weigh(
         lambda name: Effective(effective_parts(own[name], tensors[name].cells.weights)),
     ).value
     effective = effective_patients(parts.parts)
-    drawn = {
-        name: bootstrap_weights(lots(name, "resamples"), tensor.patients, resamples)
-        for name, tensor in tensors.items()
-    }
+    # two draws: where one person of the others has a phenotype, the resampled counts are that
+    # person's weights, and with the weights of the fits a peer could look for the person there
+    drawn, apart = (
+        {
+            name: bootstrap_weights(lots(name, purpose), tensor.patients, resamples)
+            for name, tensor in tensors.items()
+        }
+        for purpose in ("resamples", "resampled carriers")
+    )
     having = {name: members(tensor, features) for name, tensor in tensors.items()}
-    total = federation.sum("carriers", lambda name: counted(having[name], drawn[name])).value
+    total = federation.sum("carriers", lambda name: counted(having[name], apart[name])).value
     carriers = tuple(int(count) for count in np.rint(total.carriers))
     without = round(total.without)
     groups = subgroups(federation, traits, having, fewest) if traits is not None else ()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tripheno.exchange.announcement import Kept
+from tripheno.errors import ThresholdTooLow
+from tripheno.exchange.announcement import Kept, strictest
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import Declaration, declared, register
+from tripheno.protocol.site import CELL, MOST_TIMES
 
 ANNOUNCEMENT_BYTES = 1 << 14
 SHARE_BYTES = 128  # an encrypted share for one other hospital
@@ -84,6 +86,22 @@ def agree_on_keys(
             session.resume_at(*session.resume)
     federation.sum("confirm", lambda _name: Confirm())
     return next(iter(sessions.values())).resume
+
+
+def strictest_cell(federation: Communicator, agreed: int) -> int:
+    """How many people stand behind a code at least: as agreed, or the most that one announced.
+
+    People are counted up to this number, so it has an upper bound: else a member could ask for
+    full counts.
+    """
+    asked = [strictest(one.announced).get(CELL, 0) for one in sessions_of(federation).values()]
+    cell = max([agreed, *asked])
+    if cell > MOST_TIMES * agreed:
+        raise ThresholdTooLow(
+            f"a hospital announced {cell} people for a code, the study {agreed}",
+            where=CELL, fix="agree on a higher one in federation.toml",
+        )  # fmt: skip
+    return cell
 
 
 def agree_on_end(federation: Communicator) -> None:

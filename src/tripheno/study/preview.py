@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tripheno import __version__
 from tripheno.errors import SettingsError, TooFewHospitals
@@ -53,8 +53,9 @@ def preview(protocol: Protocol, site: Site, *, labels: bool = False) -> Preview:
         most_bytes=protocol.budgets.max_megabytes * MEBIBYTE,
         most_codes=most_codes(protocol),
     )  # fmt: skip
+    strict = replace(protocol, thresholds=site.thresholds(protocol))
     traits = own_traits(protocol, site)
-    sent = rehearse(site.name, tensor, protocol, gate, labels=labels, traits=traits)
+    sent = rehearse(site.name, tensor, strict, gate, labels=labels, traits=traits)
     return Preview(_manifest(protocol, site, tensor, sent, labels=labels), sent)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tripheno.errors import UnknownMember
+from tripheno.errors import ThresholdTooLow, UnknownMember
 from tripheno.evaluation.rank import RankChoice
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import Communicator
@@ -35,7 +35,7 @@ from tripheno.study.evidence import (
     weigh,
 )
 from tripheno.study.guides import resolved
-from tripheno.study.keys import Greeting, agree_on_end, agree_on_keys
+from tripheno.study.keys import Greeting, agree_on_end, agree_on_keys, strictest_cell
 from tripheno.study.result import RESULT, Findings, released
 from tripheno.study.set_aside import Aside, Lacking
 from tripheno.study.store import RunStore
@@ -105,9 +105,10 @@ def conduct(study: Study) -> Findings:
     protocol, federation, occasion = study.protocol, study.federation, study.occasion
     check_cells(study.tensors)
     digest = _meet(study)
+    fewest = strictest_cell(federation, protocol.thresholds.min_cell_count)
     occasion.met()
     occasion.say("all hospitals are there")
-    aligned, seconds = _axes(study, digest)
+    aligned, seconds = _axes(study, digest, fewest)
     tensors = aligned.tensors
     sizes = {axis.mode: axis.size for axis in next(iter(tensors.values())).axes}
     federation.resize(sizes)
@@ -115,20 +116,20 @@ def conduct(study: Study) -> Findings:
     axes = {name: tensor.axes for name, tensor in tensors.items()}
     settings = resolved(federation, axes, protocol.solver.with_variant_rules())
     solution = fit(tensors, settings, federation, watch=occasion.watch, store=study.store)
-    fewest = protocol.thresholds.min_cell_count
     weighed = weigh(
         federation, tensors, solution,
         lots=study.lots, resamples=protocol.evidence.resamples, fewest=fewest,
         traits=_traits(study) if protocol.evidence.subgroups else None,
     )  # fmt: skip
-    ranks = _ranks(study, tensors)
+    ranks = _ranks(study, tensors, fewest)
     agree_on_end(federation)
     if protocol.test:
         solution = replace(solution, notes=(TEST, *solution.notes))
     found = Findings(
-        solution, weighed, aligned.removed, seconds, {}, ranks, aligned.aside, aligned.lacks
-    )
-    federation.release("result", RESULT, lambda _name: released(found, fewest))
+        solution, weighed, aligned.removed, seconds, {}, ranks, aligned.aside, aligned.lacks,
+        fewest,
+    )  # fmt: skip
+    federation.release("result", RESULT, lambda _name: released(found))
     shown = shown_positions(solution.axes, solution.factors, settings.n_components)
     approved = {name: hospital.labels for name, hospital in study.hospitals.items()}
     named = share_labels(federation, axes, shown, approved)
@@ -167,12 +168,14 @@ def _meet(study: Study) -> bytes:
     return roster.study
 
 
-def _axes(study: Study, digest: bytes) -> tuple[Aligned, float]:
+def _axes(study: Study, digest: bytes, fewest: int) -> tuple[Aligned, float]:
     """The tensors on axes that all share: agreed on now, or as they were kept."""
     protocol, hospitals = study.protocol, study.hospitals
     kept = study.store.axes()
     if kept is not None:
         axes, note = kept
+        if note["fewest"] < fewest:
+            raise ThresholdTooLow("a hospital became stricter during the run", fix="run it anew")
         taken = {name: tensor.on_axes(axes) for name, tensor in study.tensors.items()}
         aside = tuple(Aside(*one) for one in note["aside"])
         lacks = {name: tuple(Lacking(*one) for one in some) for name, some in note["lacks"].items()}
@@ -180,18 +183,18 @@ def _axes(study: Study, digest: bytes) -> tuple[Aligned, float]:
     started = time.perf_counter()
     aligned = align(
         study.federation, dict(study.tensors), protocol.alignment,
-        fewest=protocol.thresholds.min_cell_count, rule=protocol.set_aside,
+        fewest=fewest, rule=protocol.set_aside,
         lists={listed.mode: listed.codes for listed in protocol.lists}, study=digest,
         secrets=lambda name: hospitals[name].secret, entropy=study.entropy(next(iter(hospitals))),
     )  # fmt: skip
     seconds = time.perf_counter() - started
     axes = next(iter(aligned.tensors.values())).axes
     note = {"removed": aligned.removed, "aside": aligned.aside, "lacks": aligned.lacks}
-    study.store.save_axes(axes, {**note, "seconds": seconds})
+    study.store.save_axes(axes, {**note, "seconds": seconds, "fewest": fewest})
     return aligned, seconds
 
 
-def _ranks(study: Study, tensors: Tensors) -> RankChoice | None:
+def _ranks(study: Study, tensors: Tensors, fewest: int) -> RankChoice | None:
     """The evidence for other numbers of phenotypes."""
     protocol = study.protocol
     if not protocol.evidence.ranks:
@@ -199,7 +202,7 @@ def _ranks(study: Study, tensors: Tensors) -> RankChoice | None:
     settings = replace(protocol.solver, guides=(), starts=1)
     return choose_rank(
         tensors, protocol.evidence.ranks, settings, study.federation,
-        lots=study.lots, store=study.store, fewest=protocol.thresholds.min_cell_count,
+        lots=study.lots, store=study.store, fewest=fewest,
     )  # fmt: skip
 
 

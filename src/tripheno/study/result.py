@@ -57,11 +57,12 @@ class Findings:
     ranks: RankChoice | None = None
     aside: tuple[Aside, ...] = ()
     lacks: Lacks = field(default_factory=dict)  # of the hospitals here: it is not released
+    fewest: int = 1  # people behind a code and a count that is shown: the strictest threshold
 
 
-def released(found: Findings, fewest: int) -> bytes:
+def released(found: Findings) -> bytes:
     """The findings as they leave: counts of fewer than ``fewest`` people are not told."""
-    solution, weighed = found.solution, found.weighed
+    solution, weighed, fewest = found.solution, found.weighed, found.fewest
     bias = solution.bias or ()
     words = {
         "axes": [[axis.mode, axis.size] for axis in solution.axes],
@@ -76,6 +77,7 @@ def released(found: Findings, fewest: int) -> bytes:
         "null_loss": solution.null_loss,
         "costs": solution.costs._asdict(),
         "carriers": [_told(count, fewest) for count in weighed.carriers],
+        "fewest": fewest,
         "without": _told(weighed.without, fewest),
         "effective": list(weighed.effective),
         "grades": [one._asdict() for one in weighed.grades],
@@ -138,10 +140,10 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
         ranks = None if told["ranks"] is None else _choice(told["ranks"])
         removed = {str(mode): int(n) for mode, n in told["codes_removed"].items()}
         aside = tuple(Aside(str(mode), "", str(why)) for mode, why in told["aside"])
-        seconds = float(told["alignment_seconds"])
+        seconds, fewest = float(told["alignment_seconds"]), int(told["fewest"])
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise BadMessage("a result that cannot be read", where=where) from None
-    return Findings(solution, weighed, removed, seconds, {}, ranks, aside)
+    return Findings(solution, weighed, removed, seconds, {}, ranks, aside, fewest=fewest)
 
 
 def _told(count: int | None, fewest: int) -> int | None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from tripheno.errors import BadMessage, DiskFailed
 from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import pack, unpack
+from tripheno.files import whole_file
 from tripheno.solver import hospital
 from tripheno.solver.checkpoints import (
     checkpoint_arrays,
@@ -53,18 +53,13 @@ def write_whole(path: Path, data: bytes) -> None:
 
     A full disk is an error of ours, and the old file stays.
     """
-    temporary = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
+        with whole_file(path) as stream:
             stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
     except OSError as fault:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            path.with_name(path.name + ".part").unlink(missing_ok=True)
         raise DiskFailed(
             "a checkpoint could not be written", why=fault.strerror or type(fault).__name__
         ) from None

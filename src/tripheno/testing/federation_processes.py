@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 from tripheno.cli.main import app
 from tripheno.federation.child import words_of_child
 from tripheno.federation.supervision import end_tree
+from tripheno.protocol.agreed import read_protocol, words_of
 from tripheno.records.events import counting_rule, read_events, write_events
 from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.testing.engine_federation import free_port
@@ -212,7 +213,8 @@ class FederationOnDisk:
                 text = text.replace('# officer = ""', f'officer = "{officer}" #')
                 (site / "site.toml").write_text(text, encoding="utf-8")
             self.command("preview", *files, *(("--labels",) if name == self.names[0] else ()))
-            self.command("approve", *files, "--key", key)
+            words = words_of(read_protocol(site / "federation.toml"))
+            self.command("approve", *files, "--key", key, "--words", words)
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────
 

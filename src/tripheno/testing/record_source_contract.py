@@ -155,7 +155,7 @@ class RecordSourceContract(ABC):
             table = read_events(site / "events.parquet")
             assert sorted(set(table["patient"].to_pylist())) == list(range(5))
             assert stat.S_IMODE((site / "local").stat().st_mode) == 0o700
-            for path in (site / "local").iterdir():
+            for path in (site / "events.parquet", *(site / "local").iterdir()):
                 assert stat.S_IMODE(path.stat().st_mode) == 0o600
             shared = (site / "coverage.json").read_text() + str(table.to_pylist())
             assert str(FIRST_PATIENT) not in shared

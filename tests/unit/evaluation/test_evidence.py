@@ -173,6 +173,23 @@ def test_planted_phenotypes_are_stable_and_who_has_them_adds_up(weighed):
     assert ((low > 0.0) & (low < high) & (high < 1.0)).all()
 
 
+def test_a_lone_carriers_weights_show_and_are_not_those_of_the_resampled_fits(weighed):
+    alone, weights = np.array([[False], [True], [False]]), np.arange(6.0).reshape(3, 2)
+    assert counted(alone, weights).resampled[:, 0].tolist() == weights[1].tolist()
+
+    _, evidence = weighed
+
+    def interval(purpose):
+        parts = [
+            counted(had, bootstrap_weights(seeded_lots(0)(name, purpose), len(had), 10))
+            for name, had in evidence.having.items()
+        ]
+        return prevalence_interval(sum(p.resampled for p in parts), sum(p.weights for p in parts))
+
+    np.testing.assert_allclose(evidence.prevalence, interval("resampled carriers"), rtol=1e-4)
+    assert not np.allclose(evidence.prevalence, interval("resamples"), rtol=1e-3)  # of the fits
+
+
 def test_intervals_hold_the_weights_and_no_phenotype_rests_on_more_patients_than_there_are(weighed):
     found, evidence = weighed
     for (low, high), factor in zip(evidence.intervals, found.factors, strict=True):

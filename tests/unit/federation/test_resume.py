@@ -1,12 +1,12 @@
 """Whoever is lost, and whenever: the run goes on from the last checkpoint to the same end."""
 
 import errno
+import os
 
 import numpy as np
 import pytest
 
-from tripheno.errors import DiskFailed, PeerLost
-from tripheno.study import store
+from tripheno.errors import DiskFailed, PeerLost, ThresholdTooLow
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
 
@@ -122,18 +122,27 @@ def test_a_flipped_byte_in_what_was_kept_is_seen_and_the_result_is_the_same(dist
     assert around.steps.count("fit/1/0/0") == (1 if file == "newest" else 2)
 
 
+def test_a_hospital_that_became_stricter_does_not_go_on_with_the_old_axes(table):
+    around = table(alignment="vocabulary")
+    victim = around.protocol.names[1]
+    stricter = {"min_cell_count": 20}
+    at(around, "fit/5/1/0", lambda: around.sit(victim, thresholds=stricter), victim)
+    with pytest.raises(ThresholdTooLow, match="became stricter"):
+        around.run()
+
+
 def test_a_full_disk_at_a_checkpoint_is_a_clear_error_and_the_run_goes_on_later(
     disturbed, monkeypatch
 ):
     around, wanted = disturbed(alignment="vocabulary")
-    real = store.os.fsync
+    real = os.fsync
 
     def full(_descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    at(around, "fit/5/1/0", lambda: monkeypatch.setattr(store.os, "fsync", full))
+    at(around, "fit/5/1/0", lambda: monkeypatch.setattr(os, "fsync", full))
     with pytest.raises(DiskFailed, match="No space left"):
         around.run()
     assert not list(around.folder.rglob("*.part"))
-    monkeypatch.setattr(store.os, "fsync", real)
+    monkeypatch.setattr(os, "fsync", real)
     assert same(around.run().findings, wanted)

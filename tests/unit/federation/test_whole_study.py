@@ -13,6 +13,7 @@ from tripheno.errors import (
     OtherProtocol,
     PolicyError,
     SessionLost,
+    ThresholdTooLow,
     UnknownMember,
     WrongStep,
 )
@@ -42,6 +43,27 @@ def simulated(protocol):
 
 def equal(found, wanted):
     return all(np.array_equal(a, b) for a, b in zip(found.factors, wanted.factors, strict=True))
+
+
+def test_the_strictest_threshold_that_a_hospital_announces_holds_for_all(table):
+    around = table(alignment="vocabulary")
+    strict = replace(around.protocol.thresholds, min_cell_count=20)
+    around.sit("harbour", thresholds={"min_cell_count": 20})
+    found = around.run().findings
+    federation, expected, weighed = simulated(replace(around.protocol, thresholds=strict))
+    assert equal(found.solution, expected)
+    assert found.codes_removed == dict(federation.codes_removed)
+    assert found.codes_removed != simulated(around.protocol)[0].codes_removed
+    assert {end.fewest for end in around.ends.values()} == {found.fewest} == {20}
+    assert list(found.weighed.carriers) == [n if n >= 20 else None for n in weighed.carriers]
+
+
+def test_a_hospital_that_asks_for_far_fuller_counts_ends_the_study(table):
+    around = table(alignment="vocabulary")
+    around.sit("harbour", thresholds={"min_cell_count": 111})
+    with pytest.raises(ThresholdTooLow):
+        around.run()
+    assert not [step for step in around.steps if step.startswith("people")]
 
 
 @pytest.mark.parametrize("method", ["exact", "trip", "local"])

@@ -20,7 +20,7 @@ from tripheno.exchange.keys import Identity
 from tripheno.privacy.approval import APPROVAL, approve, check_approval
 from tripheno.privacy.manifest import MANIFEST, read_manifest
 from tripheno.privacy.own_data import own_tensor
-from tripheno.protocol.agreed import Member, read_protocol
+from tripheno.protocol.agreed import Member, read_protocol, words_of
 from tripheno.protocol.key_files import make_identity
 from tripheno.protocol.site import read_site
 from tripheno.protocol.templates import federation_toml, site_toml
@@ -63,13 +63,18 @@ def tripheno(home, *words, check=0):
     return done.output
 
 
+def signing(home, key=None):
+    words = words_of(read_protocol(home / "federation.toml"))
+    return "--key", key or home / "keys" / "officer.key", "--words", words
+
+
 @pytest.fixture(scope="module")
 def signed(home, tmp_path_factory):
     """A copy of the hospital's folder with an approval, made once."""
     folder = tmp_path_factory.mktemp("signed") / "hospital"
     shutil.copytree(home, folder)
     tripheno(folder, "preview")
-    tripheno(folder, "approve", "--key", folder / "keys" / "officer.key")
+    tripheno(folder, "approve", *signing(folder))
     return folder
 
 
@@ -179,8 +184,20 @@ def test_approve_signs_nothing_that_join_would_refuse(home):
     key = home / "keys" / "stranger.key"
     if not key.exists():
         tripheno(home, "approve", "--make-key", "--key", key)
-    assert "TRIP-E414" in tripheno(home, "approve", "--key", key, check=4)
+    assert "TRIP-E414" in tripheno(home, "approve", *signing(home, key), check=4)
     assert not (home / "approved" / APPROVAL).exists()
+
+
+def test_approve_signs_nothing_without_the_words_of_this_very_study(approved):
+    _, site = approved
+    folder = site.events.parent
+    (site.approval / APPROVAL).unlink()
+    *own, words = signing(folder)
+    for typed, code in (("", "TRIP-E414"), (" ", "TRIP-E414"), (words[::-1], "TRIP-E421")):
+        assert code in tripheno(folder, "approve", *own, typed, check=4)
+        assert not (site.approval / APPROVAL).exists()
+    tripheno(folder, "approve", *own, words)
+    assert (site.approval / APPROVAL).exists()
 
 
 def test_a_hospital_with_too_few_patients_stays_out(home):
@@ -208,7 +225,7 @@ def test_a_withdrawn_approval_is_none_until_somebody_approves_again(approved):
     with pytest.raises(Withdrawn) as caught:
         check_approval(protocol, site, now())
     assert caught.value.exit_code == 4
-    tripheno(folder, "approve", "--key", folder / "keys" / "officer.key")
+    tripheno(folder, "approve", *signing(folder))
     check_approval(protocol, site, now())
 
 

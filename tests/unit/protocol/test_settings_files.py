@@ -202,13 +202,15 @@ def test_a_site_file_reads_back_with_paths_beside_it(site):
     assert (found.min_cell_count, found.min_site_patients) == (None, None)
 
 
-def test_a_site_may_lower_its_own_patients_but_not_the_networks_cells(site, federation):
+def test_a_site_may_lower_its_own_patients_and_raise_the_networks_cells(site, federation):
     protocol = read_protocol(federation)
     change(site, "# min_site_patients = 100", "min_site_patients = 40")
     assert read_site(site).thresholds(protocol).min_site_patients == 40
     change(site, "# min_cell_count = 11", "min_cell_count = 10")
     assert read_site(site).thresholds(protocol).min_cell_count == 11
     change(site, "min_cell_count = 10", "min_cell_count = 20")
+    assert read_site(site).thresholds(protocol).min_cell_count == 20
+    change(site, "min_cell_count = 20", "min_cell_count = 111")
     with pytest.raises(ThresholdTooLow) as caught:
         read_site(site).thresholds(protocol)
     assert caught.value.exit_code == 4

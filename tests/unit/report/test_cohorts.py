@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ RULE = CountingRule()
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """A run of two hospitals, without bias and constraint too, and a third that took no part."""
-    home = tmp_path_factory.mktemp("cohorts")
+    home, before = tmp_path_factory.mktemp("cohorts"), os.umask(0)  # see the test of the modes
     settings = SyntheticSettings(patients_per_hospital=(120, 100, 60), with_times=True)
     *members, outsider = synthetic_network(settings).hospitals
     federation = assemble({h.name: CountTensor.from_events(h.events) for h in members})
@@ -37,7 +38,19 @@ def home(tmp_path_factory):
         run_simulation(Simulation(federation, solver, {}, beside=(), resamples=0), home / name, 0.0)
     (home / "outsider").mkdir()
     write_events(outsider.events, home / "outsider" / "events.parquet", RULE)
+    os.umask(before)
     return home
+
+
+def test_what_holds_patients_is_its_owners_alone_under_a_lax_umask(home, tmp_path):
+    before = os.umask(0)
+    write_scored(tmp_path / "out", score(home / "run", home / "outsider"), home / "run")
+    os.umask(before)
+    assert (home / "run" / "phenotypes.csv").stat().st_mode & 0o777 == 0o666  # it was lax
+    assert (home / "outsider" / "events.parquet").stat().st_mode & 0o777 == 0o600
+    for folder in (home / "run" / "local", tmp_path / "out"):
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("run", ["run", "free", "biased"])

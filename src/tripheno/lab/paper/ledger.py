@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tripheno.errors import OutputExists
-from tripheno.files import write_text
+from tripheno.files import as_it_was, defused, write_text
 from tripheno.provenance import fingerprint, provenance
 
 
@@ -91,7 +91,8 @@ def read_lines(path: Path) -> list[dict[str, str]]:
         return []
     text = path.read_text("utf-8")
     whole = text[: text.rfind("\n") + 1]
-    return list(csv.DictReader(io.StringIO(whole)))
+    lines = csv.DictReader(io.StringIO(whole))
+    return [{name: as_it_was(cell or "") for name, cell in line.items()} for line in lines]
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -107,11 +108,10 @@ def append_lines(path: Path, columns: tuple[str, ...], lines: Iterable[dict[str,
         if not text.endswith(b"\n"):
             path.write_bytes(text[: text.rfind(b"\n") + 1])
     fresh = not path.is_file() or path.stat().st_size == 0
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    writer = csv.writer(buffer := io.StringIO(), lineterminator="\n")
     if fresh:
         writer.writerow(columns)
-    writer.writerows([_text(line[name]) for name in columns] for line in lines)
+    writer.writerows([_text(defused(line[name])) for name in columns] for line in lines)
     with path.open("a", encoding="utf-8") as stream:
         stream.write(buffer.getvalue())
         stream.flush()
