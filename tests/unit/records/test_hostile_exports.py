@@ -407,8 +407,12 @@ MEDS_HARMLESS = {
 @pytest.mark.parametrize("name", MEDS_HARMLESS)
 def test_a_harmless_change_of_meds_leaves_every_cell(tmp_path, name):
     MEDS_HARMLESS[name](tmp_path / "export")
-    site, _ = run_ingest(MEDS(), tmp_path / "export")
+    site, result = run_ingest(MEDS(), tmp_path / "export")
     assert cells(site) == {("7", "MEDICATION//START//Aspirin", "DIAGNOSIS//ICD//10//I10"): 1}
+    shards = (tmp_path / "export" / "data").rglob("*.parquet")
+    rows_of_files = sum(pq.read_metadata(shard).num_rows for shard in shards)
+    for table in result.sites[0].tables:  # one for each mode, of the same shards
+        assert table.read == table.used + sum(table.dropped.values()) == rows_of_files
 
 
 def test_meds_says_what_it_cannot_read(tmp_path):
