@@ -89,6 +89,8 @@ def _next(phenotypes: Sequence[Phenotype]) -> str:
             "Next: do not name or use these. Try fewer phenotypes (tripheno rank), more patients "
             "or hospitals, or a wider window."
         )
+    if phenotypes and all(p.grade is None for p in phenotypes):
+        return "Next: see whether they come back: run it again with --resamples 10, then name them."
     if judged < len(phenotypes):
         return (
             f"Next: look at the codes of the stable ones first, judge and name them with "

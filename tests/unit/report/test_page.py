@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from tripheno.report.charts import (
 )
 from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
+from tripheno.report.summary import sentences
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
 from tripheno.testing.planted import planted
@@ -100,3 +102,15 @@ def test_a_hospital_whose_shares_are_all_withheld_keeps_its_column_in_the_overvi
     drawn = as_svg(overview_chart(["x"], cells, shares, ["1. a"]), "all")
     assert ">harbour<" in drawn
     assert ">lakeside<" in drawn
+
+
+def test_what_to_do_next_follows_from_how_sure_it_is(folder):
+    report = read_report(folder)
+
+    def last(grade):
+        graded = [replace(one, grade=grade) for one in report.phenotypes]
+        return sentences(replace(report, phenotypes=graded))[-1]
+
+    assert "run it again with --resamples" in last(None)
+    assert "do not name or use these" in last("unstable")
+    assert "stable ones first" in last("stable")
