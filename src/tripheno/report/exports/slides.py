@@ -55,7 +55,7 @@ def facts(phenotype: Phenotype) -> list[str]:
     sure = GRADE_WORDS.get(phenotype.grade or "", "not examined")
     said = f"How sure: {sure}"
     if phenotype.effective_patients is not None:
-        said += f"; rests on about {phenotype.effective_patients:.0f} patients"
+        said += f"; rests on about {int(phenotype.effective_patients)} patients"
     counted = phenotype.prevalence
     if counted is None or counted.total is None or counted.total_share is None:
         return [said, "How many have it: withheld or not counted"]
