@@ -28,8 +28,9 @@ PHASES = ("greeting", "keys", "audit heads", "axes", "tournament", "fit", "preva
 def federation_for_faults(folder: Path, **more: Any) -> FederationOnDisk:
     """A small study that keeps its state often and waits long enough for whoever was lost."""
     operation = {"round_seconds": 150, "checkpoint_every": 5}
+    tables = "[evidence]\nresamples = 3\n[budgets]\nmax_runs = 1000\n"  # a run for every fault
     made = FederationOnDisk(
-        folder, MODEL, operation, method="exact", more="[evidence]\nresamples = 3\n",
+        folder, MODEL, operation, method="exact", more=tables,
         simulated=("--resamples", "3"), **more,
     )  # fmt: skip
     made.prepare()
