@@ -49,7 +49,12 @@ def costs(record_property):
     def measured(stage):
         began, at = time.monotonic(), stage.iteration()
         yield
-        wait_until("the next iteration", lambda: stage.iteration() > at + 1, 200)
+        # a short study may end before anybody sees another iteration
+        wait_until(
+            "the next iteration",
+            lambda: stage.iteration() > at + 1 or stage.running.poll() is not None,
+            200,
+        )
         seconds = time.monotonic() - began
         record_property("seconds to go on", round(seconds, 1))
 
