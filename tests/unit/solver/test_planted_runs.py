@@ -109,9 +109,12 @@ def test_a_tournament_ends_near_the_best(number, name, method):
 @every
 @named
 @pytest.mark.parametrize("number", range(12))
-def test_a_single_start_loses_nothing_silently_and_converges_only_at_an_end(number, name, method):
+def test_a_single_start_loses_nothing_silently_and_converges_only_at_an_end(
+    number, name, method, request
+):
     if method == "trip" and name.startswith("distinct"):
-        pytest.xfail("trip with distinctness stops by its own residuals, above the KKT tolerance")
+        reason = "trip with distinctness stops by its own residuals, above the KKT tolerance"
+        request.applymarker(pytest.mark.xfail(reason=reason, raises=AssertionError, strict=False))
     for seed in SEEDS:
         single_start_is_honest(number, name, method, seed)
 
