@@ -21,6 +21,7 @@ from tripheno.solver.hospital import HospitalState
 from tripheno.solver.messages import Measures, Review, Totals
 from tripheno.solver.method import Choose, Method, SharedState, StepLengths
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.slopes import patience, slopes, steepest
 from tripheno.solver.solution import Costs, Iteration, Rmse
 from tripheno.solver.starts import uniform_rows
 from tripheno.solver.stopping import EXACT, Tolerances
@@ -181,6 +182,7 @@ def run_rounds(
     if not stop:
         reviewed, _ = members.sum("review", _reviewed, state.news(0, first=True))
         found = judge.entry(state, reviewed.review)
+        found = found if judge.at_an_end(state, "limit") else ""
     final, measures, order, decided = brought_into_order(
         members, state.shared_factors, settings, {"stop": bool(stop or found)}
     )
@@ -222,7 +224,7 @@ def _iteration(
                 step, method.contribute, news,
                 votes={"stop": bool(stop)} if pending else None, shared=state.shared_factors,
             )  # fmt: skip
-            if pending and decided["stop"]:
+            if pending and decided["stop"] and judge.at_an_end(before, str(iteration)):
                 return before, stop or AT_REST
             pending = n == 0 and inner == 0 and iteration > 1 and not method.fixed_length
             if n == 0 and inner == 0 and iteration > 1:
@@ -310,6 +312,17 @@ class _Judge:
             self.watch(line)
         return stop
 
+    def at_an_end(self, state: SharedState, when: str) -> bool:
+        """Whether Ψ has no slope left where the residuals of `trip` say to stop; else go on."""
+        if not self.method.needs_residuals or self.method.fixed_length:
+            return True
+        factors = tuple(unit_columns(factor)[0] for factor in state.shared_factors)
+        total, _ = self.members.sum(f"slopes/{when}", slopes, factors, shared=factors)
+        level = int(steepest(factors, total, state.penalties) <= Tolerances.kkt)
+        level = int(_chooser(self.members, f"slopes/{when}")(np.array([level]))[0])
+        self.quiet = self.quiet if level else -patience(state.iteration)
+        return bool(level)
+
     def diverged(self) -> Diverged:
         """The run left the range in which its equations mean something."""
         fix = "check the data for counts without bound, or cap them"
@@ -333,7 +346,8 @@ class _Judge:
             change = abs(before - line.objective) / max(abs(before), 1e-300)
             exact_fit = line.objective <= EXACT * self.totals.null_loss
             still = state.slope <= Tolerances.kkt and state.moved <= Tolerances.movement
-            self.quiet = self.quiet + 1 if (change < settings.tol and still) or exact_fit else 0
+            still = (still and change < settings.tol) or exact_fit or self.quiet < 0
+            self.quiet = self.quiet + 1 if still else 0
         if self.quiet < 2:
             return ""
         if (
