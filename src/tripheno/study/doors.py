@@ -67,7 +67,8 @@ def plan_of(
         fits, tournaments * int(raced), side_by_side, RESAMPLED if resamples else 0,
         solver.influence == "bounded", solver.max_iter + 1,
         max(solver.inner_steps, solver.most_inner_steps) if solver.method == "trip" else 1,
-        len(names) * max(solver.most_inner_steps, 1) + 1 if penalised else 0,
+        len(names) * max(solver.most_inner_steps, 1) + 1 if penalised
+        else int(solver.method == "trip"),  # whether it is at an end
         alignment, counts, labels, blind, machines, evidence,
         subgroups, bool(solver.guides),
     )  # fmt: skip
