@@ -118,9 +118,12 @@ class TestEveryPage:
             "figure svg *", "all => all.map((one) => [one.tagName, getComputedStyle(one)]).flatMap("
             "([tag, style]) => [[tag, style.fill], [tag === 'text' ? tag : 'line', style.stroke]])"
         )  # fmt: skip
-        assert page.eval_on_selector_all(
-            "figure", "all => all.map((one) => getComputedStyle(one).backgroundColor)"
-        ) == ["rgba(0, 0, 0, 0)"] * 4
+        assert (
+            page.eval_on_selector_all(
+                "figure", "all => all.map((one) => getComputedStyle(one).backgroundColor)"
+            )
+            == ["rgba(0, 0, 0, 0)"] * 4
+        )
         least = {"text": 4.5, "path": 3.0, "line": 1.2}  # lines of the grid recede
         for tag, colour in {(tag, c) for tag, c in drawn if c.startswith("rgb(") and tag in least}:
             assert contrast(colour, paper) >= least[tag], (tag, colour)

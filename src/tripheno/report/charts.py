@@ -176,8 +176,8 @@ def _styled(chart: C, room: dict[str, int] | None = None) -> C:
     styled: C = (
         chart.configure(font="sans-serif", background="transparent", padding=room)
         .configure_axis(
-            labelColor=INK, titleColor=INK, gridColor=GRID, domainColor=SOFT, tickColor=SOFT, titleFontWeight="normal",
-            labelFontSize=11, titleFontSize=11,
+            labelColor=INK, titleColor=INK, gridColor=GRID, domainColor=SOFT, tickColor=SOFT,
+            titleFontWeight="normal", labelFontSize=11, titleFontSize=11,
         )
         .configure_title(color=INK, fontSize=12, anchor="start")
         .configure_legend(orient="top", labelColor=INK, titleColor=INK)

@@ -187,7 +187,9 @@ def test_a_lone_carriers_weights_show_and_are_not_those_of_the_resampled_fits(we
             for name, had in evidence.having.items()
         ]
         share = np.array(evidence.carriers) / found.patients
-        resampled, weights = (sum(getattr(p, part) for p in parts) for part in ("resampled", "weights"))
+        resampled, weights = (
+            sum(getattr(p, part) for p in parts) for part in ("resampled", "weights")
+        )
         return prevalence_interval(resampled, weights, share)
 
     np.testing.assert_allclose(evidence.prevalence, interval("resampled carriers"), rtol=1e-4)
