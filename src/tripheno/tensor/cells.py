@@ -153,8 +153,7 @@ def sorted_cells(
         keys, other = other, keys
     starts = starts[: shape[0] + 1]
     found = np.empty((len(keys), len(shape) - 1), dtype=np.int32)
-    sums = np.empty(len(keys), dtype=np.int64)
-    bits = np.array(widths[1:], dtype=np.int64)
+    bits, sums = np.array(widths[1:], dtype=np.int64), other
     add_equal_cells(keys, bits, shift, found, sums)
     filled = sums > 0
     if not filled.all():

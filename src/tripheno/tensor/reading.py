@@ -22,6 +22,7 @@ from tripheno.vocabulary.axis import Axis
 
 _UNSEEN = "[\ufeff\u200b\u200c\u200d\u2060\u00ad\\x00]"
 _WORDS = pa.dictionary(pa.int32(), pa.string())  # each word is kept once, a row is a number
+_BLOCK = 1 << 22
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -68,23 +69,25 @@ def _read_table(path: Path) -> tuple[pa.Table, bool]:
             return pq.read_table(path, read_dictionary=text), False
         header, encoding = header_of(path), encoding_of(path)
         with content(path) as stream:
-            table = pyarrow.csv.read_csv(
+            table = pyarrow.csv.open_csv(  # block by block: the text is never in memory whole
                 stream,
                 pyarrow.csv.ReadOptions(
                     encoding="utf-8" if encoding == "utf-8-sig" else encoding,
                     column_names=header.columns,
                     skip_rows=1,
+                    block_size=_BLOCK,
                 ),
                 pyarrow.csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
                 pyarrow.csv.ConvertOptions(
                     column_types=dict.fromkeys(header.columns, _WORDS),
                     strings_can_be_null=False,
                 ),
-            )
+            ).read_all()
     except (pa.ArrowException, OSError) as fault:
         raise UnknownFormat(
             f"'{path.name}' cannot be read", why=type(fault).__name__, fix="is it complete?"
         ) from None
+    table = table.unify_dictionaries()
     columns = {name: _present(table[name]) for name in table.column_names}
     kept = {  # a delimiter at the end of every line makes a column without name and content
         name: held
