@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tripheno.report.run_folder import read_own_groups, read_report
 from tripheno.testing.federation_processes import FederationOnDisk, command, ended, factors
 from tripheno.testing.requirements import shared_data
 
@@ -43,7 +44,8 @@ def synthetic(tmp_path_factory):
 def eicu(tmp_path_factory):
     folder = tmp_path_factory.mktemp("eicu")
     regions = eicu_regions(folder / "regions")
-    made = FederationOnDisk(folder, MODEL, names=tuple(regions), ingested=regions)
+    counted = "[evidence]\nresamples = 0\nsubgroups = true\n"
+    made = FederationOnDisk(folder, MODEL, names=tuple(regions), ingested=regions, more=counted)
     made.prepare()
     with ended(made.serve()):
         yield made
@@ -100,6 +102,11 @@ def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(
     if data == "synthetic":
         ranks = json.loads((tmp_path / "run" / "ranks.json").read_text())
         assert [one["rank"] for one in ranks["evidence"]] == [2, 3]
+    else:  # by age, sex and outcome: the sum of all everywhere, its own table at each hospital
+        together = read_report(tmp_path / "simulated").groups
+        assert sum(one.people or 0 for one in together["all hospitals"] if one.trait == "sex") > 400
+        assert read_report(tmp_path / "run").groups == together
+        alone = read_own_groups(tmp_path / "simulated")
     summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["sums"] == "blind"
     assert [h["patients"] for h in summary["hospitals"]] == [None, None, None]
@@ -109,6 +116,8 @@ def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(
     for name in federation.names:
         own = federation.site(name) / "runs" / summary["run"]
         assert factors(own) == wanted
+        if data == "eicu":
+            assert read_report(own).groups == {**together, name: alone[name]}
         check = command("audit", "verify", federation.site(name) / "state" / "runs" / own.name)
         assert check["ok"]
         kept = federation.coordinator / "state" / "runs" / own.name / "heads" / f"{name}.json"

@@ -58,6 +58,18 @@ def host_of(address):
     return urlsplit(address).netloc
 
 
+def contrast(one, other):
+    """Of two colours as the browser writes them, by WCAG's relative luminance."""
+
+    def light(colour):
+        parts = [int(part) / 255 for part in colour[4:-1].split(",")]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
 class TestEveryPage:
     def test_the_report_is_whole_accessible_and_fits_the_window(self, run, look):
         watched = look()
@@ -94,6 +106,27 @@ class TestEveryPage:
             paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert paper == "rgb(20, 25, 31)"
             assert watched.axe() == []
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_charts_stand_out_from_the_page_by_day_and_by_night(self, run, look, scheme):
+        """Words by 4.5 to 1, marks by 3 to 1 (WCAG); axe-core does not look into drawings."""
+        watched = look()
+        watched.page.emulate_media(color_scheme=scheme)
+        page = watched.open(f"file://{run / 'report.html'}")
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        drawn = page.eval_on_selector_all(
+            "figure svg *", "all => all.map((one) => [one.tagName, getComputedStyle(one)]).flatMap("
+            "([tag, style]) => [[tag, style.fill], [tag === 'text' ? tag : 'line', style.stroke]])"
+        )  # fmt: skip
+        assert (
+            page.eval_on_selector_all(
+                "figure", "all => all.map((one) => getComputedStyle(one).backgroundColor)"
+            )
+            == ["rgba(0, 0, 0, 0)"] * 4
+        )
+        least = {"text": 4.5, "path": 3.0, "line": 1.2}  # lines of the grid recede
+        for tag, colour in {(tag, c) for tag, c in drawn if c.startswith("rgb(") and tag in least}:
+            assert contrast(colour, paper) >= least[tag], (tag, colour)
 
     def test_cards_are_sorted_and_chosen_without_a_script(self, run, look):
         page = look().open(f"file://{run / 'report.html'}")

@@ -53,12 +53,14 @@ from tripheno.report.rule import RULE
 from tripheno.report.run_folder import (
     SHOWN,
     Report,
+    read_own_groups,
     read_report,
     read_summary,
     shown_folder,
     status_of,
 )
 from tripheno.report.runs_compared import RunsCompared, compare_runs
+from tripheno.report.who import who_has
 
 HERE = Path(__file__).parent
 PAGES = {
@@ -199,8 +201,10 @@ def _context(desk: Desk, request: Request) -> dict[str, Any]:
     pairs = [agreement(heard, a, b) for a, b in combinations(people, 2)]
     shown = [p for p in report.phenotypes if _fits(p, asked)]
     order = ORDERS.get(asked.get("sort", ""), ORDERS["number"])
+    groups = {} if blind else {**report.groups, **read_own_groups(desk.run)}
     return {
         **page_context(report),
+        "who": {p.number: who_has(groups, p.number) for p in shown},
         "charts": charts_of(report) if path == "/" else {},
         "phenotypes": sorted(shown, key=order), "numbers": [p.number for p in report.phenotypes],
         "here": path, "asked": asked, "blind": blind, "orders": list(ORDERS),

@@ -16,7 +16,7 @@ from scipy.special import ndtri, stdtrit  # all of scipy.stats takes half a seco
 from tripheno.errors import SettingsError
 from tripheno.protocol.agreed import MOST_RESAMPLES
 from tripheno.solver.starts import Factors
-from tripheno.tensor.factors import match_components, unit_columns
+from tripheno.tensor.factors import match_components
 
 LEVEL = 0.9
 
@@ -39,13 +39,15 @@ def bootstrap_weights(rng: np.random.Generator, patients: int, replicates: int) 
     return rng.standard_exponential((patients, replicates))
 
 
-def aligned(reference: Factors, replicates: Sequence[Factors]) -> list[Factors]:
-    """The replicates' unit columns in the order of the reference's components."""
-    found = []
-    for replicate in replicates:
-        order = match_components(reference, replicate).other
-        found.append(tuple(unit_columns(factor)[0][:, order] for factor in replicate))
-    return found
+def shares(factor: np.ndarray) -> np.ndarray:
+    """|a_ir| / Σ_j |a_jr|: the part of each component that a code holds."""
+    size = np.abs(factor)
+    return np.asarray(size / np.maximum(size.sum(axis=0), 1e-300))
+
+
+def holding(interval: Interval, estimate: np.ndarray) -> Interval:
+    """As wide as it takes to hold the estimate: a few replicates may all lie beside it."""
+    return Interval(np.minimum(interval.low, estimate), np.maximum(interval.high, estimate))
 
 
 def percentile_interval(
@@ -70,18 +72,21 @@ def percentile_interval(
 def code_intervals(
     reference: Factors, replicates: Sequence[Factors], effective: np.ndarray | None = None
 ) -> list[Interval]:
-    """Per mode an interval for every code of every component, of unit columns, from 0 to 1."""
-    found = aligned(reference, replicates)
+    """Per mode an interval for every code's share of every component, from 0 to 1."""
+    orders = [match_components(reference, replicate).other for replicate in replicates]
     intervals = []
-    for n in range(len(reference)):
-        ends = percentile_interval(np.stack([one[n] for one in found]), effective=effective)
-        intervals.append(Interval(*(np.clip(end, 0.0, 1.0) for end in ends)))
+    for n, factor in enumerate(reference):
+        drawn = [shares(one[n])[:, order] for one, order in zip(replicates, orders, strict=True)]
+        ends = percentile_interval(np.stack(drawn), effective=effective)
+        within = Interval(*(np.clip(end, 0.0, 1.0) for end in ends))
+        intervals.append(holding(within, shares(factor)))
     return intervals
 
 
-def prevalence_interval(carriers: np.ndarray, patients: np.ndarray) -> Interval:
-    """Of the share of patients who have a phenotype.
+def prevalence_interval(carriers: np.ndarray, patients: np.ndarray, share: np.ndarray) -> Interval:
+    """Of the share of patients who have a phenotype, which is ``share`` without resampling.
 
     ``carriers`` (replicates × components) and ``patients`` (replicates) are sums of weights.
     """
-    return percentile_interval(carriers / np.maximum(patients, 1e-300)[:, None])
+    drawn = carriers / np.maximum(patients, 1e-300)[:, None]
+    return holding(percentile_interval(drawn), share)

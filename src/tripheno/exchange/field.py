@@ -23,6 +23,7 @@ LIMIT = 8 * P  # raw words from here on would make the smallest elements likelie
 WORD_BYTES = 8
 CHUNK = 1 << 14  # words at a time: they stay in the processor's cache
 _BLOCK_BYTES = 16
+_FROM_ZERO = CTR(bytes(_BLOCK_BYTES))
 _NOTHING = memoryview(bytes(WORD_BYTES * CHUNK))
 
 
@@ -35,8 +36,7 @@ class Stream:
 
     def __init__(self, key: bytes, room: bytearray) -> None:
         self._key, self._room, self._at = key, room, 0
-        cipher = Cipher(AES(expand(key, b"stream")), CTR(bytes(_BLOCK_BYTES)))
-        self._cipher = cipher.encryptor()
+        self._cipher = Cipher(AES(expand(key, b"stream")), _FROM_ZERO).encryptor()
 
     def raw(self, words: int) -> np.ndarray:
         """The next words, each below 8p; they stand in the shared room until the next call."""
@@ -48,9 +48,9 @@ class Stream:
         return found
 
 
-def room() -> bytearray:
-    """Where streams of one sum put their words, one after the other."""
-    return bytearray(WORD_BYTES * CHUNK + _BLOCK_BYTES)  # the cipher asks for a block to spare
+def room(words: int) -> bytearray:
+    """Where streams of a sum of so many words put theirs, one after the other."""
+    return bytearray(WORD_BYTES * min(words, CHUNK) + _BLOCK_BYTES)  # the cipher wants it to spare
 
 
 def replace_unfair(words: np.ndarray, first: int, key: bytes) -> None:
@@ -72,7 +72,7 @@ def sealed(
     numbers: np.ndarray, tag_key: bytes, plus: Sequence[bytes], minus: Sequence[bytes]
 ) -> np.ndarray:
     """The words x ‖ Σαᵢxᵢ + Σ S(plus) − Σ S(minus), for whole numbers |x| ≤ 2⁶⁰ − 1."""
-    size, shared, tag = len(numbers), room(), 0
+    size, shared, tag = len(numbers), room(len(numbers) + 1), 0
     masked = np.empty(size + 1, dtype="<u8")
     weights = Stream(tag_key, shared)
     added, taken = ([Stream(key, shared) for key in keys] for keys in (plus, minus))
@@ -92,7 +92,7 @@ def sealed(
 
 def opened(total: np.ndarray, tag_key: bytes, blind: bytes) -> np.ndarray | None:
     """The whole numbers that a blinded total stands for; nothing where its tag does not fit."""
-    size, shared, tag = len(total) - 1, room(), 0
+    size, shared, tag = len(total) - 1, room(len(total)), 0
     numbers, words = np.empty(size, dtype="<i8"), np.empty(CHUNK, dtype="<u8")
     weights, blinding = Stream(tag_key, shared), Stream(blind, shared)
     for first in range(0, size + 1, CHUNK):
@@ -126,7 +126,7 @@ def out_of_field(words: np.ndarray) -> np.ndarray:
 
 def uniform(key: bytes, words: int) -> np.ndarray:
     """Whole numbers that fill the field evenly."""
-    found, stream = np.zeros(words, dtype="<u8"), Stream(key, room())
+    found, stream = np.zeros(words, dtype="<u8"), Stream(key, room(words))
     for first in range(0, words, CHUNK):
         part = found[first : first + CHUNK]
         field_kernels.add_stream(part, stream.raw(len(part)))

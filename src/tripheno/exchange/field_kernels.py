@@ -85,3 +85,28 @@ def inner_product(words, raw):  # type: ignore[no-untyped-def]
         low += product & LOW32
         high += product >> S32
     return low, high
+
+
+@bare_loop
+def scaled_into(values, lane_of, scales, most, numbers, overflow):  # type: ignore[no-untyped-def]
+    """Set numbers = round(values · scales of their lanes); say of each lane whether one ≥ most.
+
+    Gives Σ (x − x), which is zero where every value is finite.
+    """
+    unfit = 0.0
+    for i in range(values.size):
+        lane = lane_of[i]
+        unfit += values[i] - values[i]
+        number = np.rint(values[i] * scales[lane])
+        fits = abs(number) < most
+        overflow[lane] |= not fits
+        numbers[i] = np.int64(number) if fits else 0
+    return unfit
+
+
+@bare_loop
+def largest_of_lanes(numbers, lane_of, largest):  # type: ignore[no-untyped-def]
+    """Raise largest to the largest |number| of each lane."""
+    for i in range(numbers.size):
+        lane = lane_of[i]
+        largest[lane] = max(largest[lane], abs(numbers[i]))

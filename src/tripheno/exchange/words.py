@@ -10,20 +10,18 @@ totals alone, so that all choose alike whatever machine they have.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from tripheno.errors import BadMessage, CannotAgreeOnScale
-from tripheno.exchange import field
+from tripheno.exchange import field, field_kernels
 from tripheno.exchange.fixed_point import (
     FRACTION_BITS,
     HEADROOM,
     JUMP,
     LONGEST_JUMP,
     NARROWEST,
-    SMALL_ARRAY,
     SMALLEST,
     WIDEST,
     Layout,
@@ -34,7 +32,7 @@ from tripheno.exchange.fixed_point import (
 from tripheno.exchange.keys import Entropy, expand
 
 FIELD_BITS = 60
-MOST_WIDENINGS = 32  # from the narrowest lane of zeros to the widest there is
+MOST_WIDENINGS = 40  # of 30 bits: from the narrowest lane of zeros to the widest there is
 EIGHTHS = 8  # what was too narrow is forgotten by an eighth of a bit a step
 
 Noise = Callable[[int], np.ndarray]
@@ -70,25 +68,18 @@ def encode(
     layout: Layout, flat: np.ndarray, exponents: np.ndarray, hospitals: int, noise: Noise
 ) -> np.ndarray:
     """Numbers ‖ flags."""
-    if flat.shape != (layout.size,) or not np.isfinite(flat).all():
-        raise BadMessage("a contribution of the wrong size, or with values that are not finite")
     room = room_for(hospitals)
-    scaled = np.empty(layout.size)
-    with np.errstate(over="ignore"):
-        for where, lanes, shape in _blocks(layout):
-            scale = np.ldexp(1.0, room - exponents[lanes].astype(np.int64))
-            np.multiply(flat[where].reshape(shape), scale, out=scaled[where].reshape(shape))
-    np.rint(scaled, out=scaled)
-    overflow = _largest(layout, np.abs(scaled)) >= 2.0**room
-    words = np.zeros(words_of(layout), dtype="<i8")
+    words, overflow = np.zeros(words_of(layout), dtype="<i8"), np.zeros(layout.lanes, dtype=bool)
+    numbers, flags = words[: layout.size], words[layout.size :]
+    scales = np.ldexp(1.0, room - exponents.astype(np.int64))
+    if flat.shape != (layout.size,) or field_kernels.scaled_into(
+        flat, layout.lane_of, scales, 2.0**room, numbers, overflow
+    ):
+        raise BadMessage("a contribution of the wrong size, or with values that are not finite")
     if overflow.any():
         lost = overflow[layout.lane_of]
-        scaled[lost] = 0.0
-        words[: layout.size] = scaled
-        words[: layout.size][lost] = noise(int(lost.sum()))
-        words[layout.size :][overflow] = noise(int(overflow.sum()))
-    else:
-        words[: layout.size] = scaled
+        numbers[lost] = noise(int(lost.sum()))
+        flags[overflow] = noise(int(overflow.sum()))
     return words
 
 
@@ -104,29 +95,14 @@ def decode(
     if words.shape != (words_of(layout),) or overflow_of(layout, words).any():
         raise CannotAgreeOnScale("a total in which a number did not fit is not to be read")
     flat, room = words[: layout.size].astype(np.float64), room_for(hospitals)
-    for where, lanes, shape in _blocks(layout):
-        part = flat[where].reshape(shape)
-        part *= np.ldexp(1.0, exponents[lanes].astype(np.int64) - room)
+    flat *= np.ldexp(1.0, exponents.astype(np.int64) - room)[layout.lane_of]
     return layout.split(flat)
 
 
-def _blocks(layout: Layout) -> Iterator[tuple[slice, slice, tuple[int, ...]]]:
-    """For each array: its numbers, its lanes, and a shape whose last axis is the lanes."""
-    at = lane = 0
-    for _, shape in layout.arrays:
-        entries = math.prod(shape)
-        long = shape[-1] if len(shape) > 1 else 1
-        lanes = entries if entries <= SMALL_ARRAY else long
-        if entries:
-            yield slice(at, at + entries), slice(lane, lane + lanes), (entries // lanes, lanes)
-        at, lane = at + entries, lane + (lanes if entries else 0)
-
-
-def _largest(layout: Layout, sizes: np.ndarray) -> np.ndarray:
-    """The largest of each lane."""
-    found = np.zeros(layout.lanes, dtype=sizes.dtype)
-    for where, lanes, shape in _blocks(layout):
-        found[lanes] = sizes[where].reshape(shape).max(axis=0)
+def _largest(layout: Layout, numbers: np.ndarray) -> np.ndarray:
+    """The largest size of each lane."""
+    found = np.zeros(layout.lanes, dtype=np.int64)
+    field_kernels.largest_of_lanes(numbers, layout.lane_of, found)
     return found
 
 
@@ -186,7 +162,7 @@ class Scales:
         size: one that passes zero is soon as large as ever.
         """
         key, used = _key(step, layout), used.astype(np.int64)
-        bits = _bit_lengths(_largest(layout, np.abs(words[: layout.size])))
+        bits = _bit_lengths(_largest(layout, words[: layout.size]))
         needed = np.where(bits > 0, bits + used - room_for(self.hospitals), NARROWEST)
         needed = np.maximum(needed, self._peak.get(key, needed) - 1)
         lowest = NARROWEST * EIGHTHS

@@ -11,8 +11,8 @@ import altair as alt
 
 from tripheno.evaluation.rank import RankChoice
 
-INK, SOFT, BLUE, ORANGE, GREEN, PURPLE = (
-    "#1d2733", "#566270", "#2f6fa8", "#b3541e", "#2e7d4f", "#7a3fa0",
+INK, SOFT, BLUE, ORANGE, GREEN, PURPLE, GRID = (  # style.css has another of each for the dark
+    "#1d2733", "#566270", "#2f6fa8", "#b3541e", "#2e7d4f", "#7a3fa0", "#e3e8ee",
 )  # fmt: skip
 C = TypeVar("C", alt.Chart, alt.ConcatChart, alt.HConcatChart)
 
@@ -121,38 +121,35 @@ def overview_chart(
         "type": "symbol", "symbolType": "square", "symbolStrokeWidth": 0, "format": "%",
         "orient": "bottom", "direction": "horizontal",
     }  # fmt: skip
+    fade = alt.Scale(domainMin=0, range=[0.06, 1])  # of one colour, into any ground
     turned = alt.Axis(labelAngle=-55, labelLimit=220, labelFontSize=12, orient="top")
-    heat: alt.Chart = alt.Chart(_data([dict(cell) for cell in cells])).mark_rect().encode(
+    heat: alt.Chart = alt.Chart(_data([dict(cell) for cell in cells])).mark_rect(fill=BLUE).encode(
         x=alt.X("code:N", title=None, sort=list(codes), axis=turned),
         y=alt.Y(
             "phenotype:N", title=None, scale=alt.Scale(domain=list(order)),
             axis=alt.Axis(labelLimit=380, labelFontSize=12),
         ),
-        color=alt.Color(
-            "share:Q", title="share of the phenotype", scale=alt.Scale(scheme="blues", domainMin=0),
-            legend=alt.Legend(**legend),
+        opacity=alt.Opacity(
+            "share:Q", title="share of the phenotype", scale=fade,
+            legend=alt.Legend(**legend, symbolFillColor=BLUE),
         ),
     )  # fmt: skip
     panels = [heat.properties(width=alt.Step(24), height=alt.Step(24))]
     shown = [dict(one) for one in shares if one["share"] is not None]
     if any(one["share"] for one in shown):
         places = list(dict.fromkeys(one["hospital"] for one in shares))  # also if all is withheld
-        common: alt.Chart = alt.Chart(_data(shown)).mark_rect().encode(
+        common: alt.Chart = alt.Chart(_data(shown)).mark_rect(fill=ORANGE).encode(
             x=alt.X("hospital:N", title=None, scale=alt.Scale(domain=places), axis=turned),
             y=alt.Y("phenotype:N", scale=alt.Scale(domain=list(order)), axis=None),
-            color=alt.Color(
-                "share:Q", title="share of patients",
-                scale=alt.Scale(scheme="oranges", domainMin=0),
-                legend=alt.Legend(**legend, tickCount=3),  # a narrow panel
+            opacity=alt.Opacity(
+                "share:Q", title="share of patients", scale=fade,
+                legend=alt.Legend(**legend, symbolFillColor=ORANGE, tickCount=3),  # a narrow panel
             ),
         )  # fmt: skip
         panels.append(common.properties(width=alt.Step(26), height=alt.Step(24)))
-    beside: alt.HConcatChart = alt.hconcat(*panels, spacing=12).resolve_scale(color="independent")
+    beside: alt.HConcatChart = alt.hconcat(*panels, spacing=12).resolve_scale(opacity="independent")
     room = {"left": 45, "right": 90, "top": 30, "bottom": 5}  # turned labels reach out
-    made: alt.HConcatChart = _styled(beside).configure(
-        font="sans-serif", background="transparent", padding=room
-    )
-    return made
+    return _styled(beside, room)
 
 
 def as_svg(chart: Any, label: str, *, standalone: bool = False) -> str:
@@ -174,18 +171,16 @@ def _data(rows: list[dict[str, Any]]) -> alt.Data:
     return alt.Data(values=rows)  # type: ignore[no-untyped-call]
 
 
-def _styled(chart: C) -> C:
+def _styled(chart: C, room: dict[str, int] | None = None) -> C:
+    room = room or {"left": 45, "right": 12, "top": 5, "bottom": 5}  # fonts differ in width
     styled: C = (
-        chart.configure(
-            font="sans-serif", background="transparent",
-            padding={"left": 45, "right": 12, "top": 5, "bottom": 5},  # fonts differ in width
-        )
+        chart.configure(font="sans-serif", background="transparent", padding=room)
         .configure_axis(
-            labelColor=INK, titleColor=INK, gridColor="#e3e8ee", titleFontWeight="normal",
-            labelFontSize=11, titleFontSize=11,
+            labelColor=INK, titleColor=INK, gridColor=GRID, domainColor=SOFT, tickColor=SOFT,
+            titleFontWeight="normal", labelFontSize=11, titleFontSize=11,
         )
         .configure_title(color=INK, fontSize=12, anchor="start")
-        .configure_legend(orient="top", labelColor=INK)
+        .configure_legend(orient="top", labelColor=INK, titleColor=INK)
         .configure_view(stroke=None)
     )  # fmt: skip
     return styled

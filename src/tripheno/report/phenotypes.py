@@ -163,7 +163,7 @@ class Evidence:
     effective_patients: list[float] | None = None
     named: list[bool] | None = None
     intervals: list[tuple[float, float]] | None = None  # of the share of patients
-    code_intervals: Sequence[Interval] = ()  # per mode, codes × components
+    code_intervals: Sequence[Interval] = ()  # of shares, per mode, codes × components
 
 
 def evidence_of(
@@ -301,8 +301,7 @@ def _ranked(
         name = axis.name(int(position))
         ends = None
         if between is not None:
-            low, high = (min(1.0, float(end[position]) / total) for end in between)
-            ends = (low, high)
+            ends = (float(between[0][position]), float(between[1][position]))
         yield RankedCode(int(position), code, name, weight, share, float(specific[position]), ends)
 
 

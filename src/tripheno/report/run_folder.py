@@ -47,6 +47,7 @@ class Run:
     members: tuple[str, ...] = ()  # of a real federation, where their own counts are not known
     evidence: Mapping[str, Any] = field(default_factory=dict)  # how sure, as a whole
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)  # of whom → the groups
+    own_groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)  # never handed on
     extra: Mapping[str, Any] = field(default_factory=dict)  # more for ``run.json``
 
     def summary(self) -> dict[str, Any]:
@@ -142,11 +143,13 @@ def write_run(folder: Path, run: Run) -> None:
     write_text(folder / "phenotypes.json", _json([to_plain(p) for p in run.phenotypes]))
     write_text(folder / "phenotypes.csv", csv_text(phenotype_rows(run.phenotypes)))
     write_text(folder / "comparison.json", _json(dict(run.comparison)))
-    groups = {name: [asdict(one) for one in found] for name, found in run.groups.items()}
-    write_text(folder / GROUPS, _json(groups))
+    write_text(folder / GROUPS, _groups_text(run.groups))
     lines = [json.dumps(line._asdict()) for line in solution.history]
     write_text(folder / HISTORY, "\n".join(lines) + "\n")
     _write_patients(folder / "local", solution)
+    (folder / "local" / GROUPS).unlink(missing_ok=True)
+    if run.own_groups:
+        write_text(folder / "local" / GROUPS, _groups_text(run.own_groups), private=True)
     write_text(folder / "run.json", _json(run.summary()))
 
 
@@ -196,6 +199,18 @@ def read_report(folder: Path) -> Report:
         raise RunNotFound(
             f"{folder} is no complete run folder", why=type(fault).__name__, fix="run it again"
         ) from None
+
+
+def read_own_groups(folder: Path) -> dict[str, tuple[Group, ...]]:
+    """Hospital → the groups of its own patients, which a simulation keeps in ``local/``.
+
+    Each table is safe at its own hospital; beside the others' and their sum it is not.
+    """
+    return _read_groups(folder / "local" / GROUPS)
+
+
+def _groups_text(groups: Mapping[str, tuple[Group, ...]]) -> str:
+    return _json({name: [asdict(one) for one in found] for name, found in groups.items()})
 
 
 def _read_groups(path: Path) -> dict[str, tuple[Group, ...]]:

@@ -16,7 +16,7 @@ from tripheno.evaluation.comparison import compare
 from tripheno.evaluation.origin import origins
 from tripheno.files import write_text
 from tripheno.privacy.audit import AuditLog
-from tripheno.privacy.prevalence import prevalence_of
+from tripheno.privacy.prevalence import MIN_CELL, prevalence_of
 from tripheno.progress import ProgressLog, Status
 from tripheno.provenance import provenance
 from tripheno.report.models_table import models_table
@@ -26,6 +26,7 @@ from tripheno.report.run_folder import SHOWN, Run, read_report, write_run
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.study.simulation import Announce, Federation, Simulated, Simulation, simulate
+from tripheno.study.subgroups import counted_groups, groups_of
 
 
 def progress_log(
@@ -124,6 +125,7 @@ def _run_of(
 ) -> Run:
     method, central = solution.settings.method, beside.solutions.get("central")
     weighed = beside.weighed[method]
+    having = _by_hospital(weighed.having, study.federation)
     own = beside.own
     pairs = {}
     if central is not None:
@@ -132,7 +134,7 @@ def _run_of(
             pairs["local"] = compare(beside.solutions["local"], central)
     evidence = Evidence(
         origins(solution, own, beside.differ.get(method)) if own else None,
-        prevalence_of(_by_hospital(weighed.having, study.federation)),
+        prevalence_of(having),
         list(solution.component_match) or None,
         **weighed_in_words(weighed),
     )
@@ -146,6 +148,12 @@ def _run_of(
         sums="plain" if method == "central" else study.sums_kind,
         evidence=evidence_of(weighed, study.resamples, solution.patients),
         groups={"all hospitals": weighed.groups} if weighed.groups else {},
+        own_groups={}
+        if study.federation.traits is None
+        else {
+            name: groups_of(counted_groups(study.federation.traits[name], own_having), MIN_CELL)
+            for name, own_having in having.items()
+        },
         comparison={
             "methods": rows,
             "table": models_table(solution, central, own) if own else None,

@@ -90,7 +90,7 @@ class Weighed:
     without: int | None  # patients who have none
     effective: tuple[float, ...]  # patients behind each, if all counted alike
     grades: tuple[Graded, ...] = ()  # none where nothing was resampled
-    intervals: tuple[Interval, ...] = ()  # per mode, codes × components
+    intervals: tuple[Interval, ...] = ()  # of shares, per mode, codes × components
     prevalence: Interval | None = None  # of the share of patients
     having: dict[str, np.ndarray] = field(default_factory=dict)  # at home: who has which
     groups: tuple[Group, ...] = ()  # by age, sex, year and outcome, where asked
@@ -143,7 +143,10 @@ def weigh(
     return Weighed(
         carriers, without, tuple(map(float, effective)), grades,
         tuple(code_intervals(features, models, effective)),
-        prevalence_interval(total.resampled, total.weights), having, groups,
+        prevalence_interval(
+            total.resampled, total.weights, np.array(carriers) / max(solution.patients, 1)
+        ),
+        having, groups,
     )  # fmt: skip
 
 

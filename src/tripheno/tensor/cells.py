@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,11 @@ import numpy as np
 
 from tripheno.errors import BadCells
 from tripheno.tensor import kernels
+from tripheno.tensor.counting_kernels import (
+    add_equal_cells,
+    scatter_by_digit,
+    starts_of_digits,
+)
 from tripheno.tensor.rows import solve_rows
 from tripheno.tensor.threads import in_chunks, patient_chunks, sum_over_chunks
 from tripheno.tensor.weights import WeightedPatients
@@ -130,34 +134,50 @@ def sorted_cells(
     shape: tuple[int, ...],
     cap: int | None = None,
 ) -> Cells:
-    """Cells from coordinates in any order; equal ones are added, then capped; zeros are dropped."""
-    order, new = _order(patient, indices, shape)
-    patient, indices, values = patient[order], indices[order], values[order]
-    begins = np.flatnonzero(new)
-    if len(begins) < len(order):
-        values = np.add.reduceat(values, begins)
-        patient, indices = patient[begins], indices[begins]
-    if cap is not None:
-        values = np.minimum(values, cap)
-    filled = values > 0
+    """Cells from coordinates in any order; equal ones are added, then capped; zeros are dropped.
+
+    A cell is one number: patient, features, count. It is sorted mode by mode, the last one first.
+    """
+    widths = [int(size - 1).bit_length() for size in shape]
+    shift = int(values.max(initial=0)).bit_length()
+    if sum(widths) + shift > 62:  # the number would not fit
+        return _sorted_columns(patient, indices, values, shape, cap)
+    keys = patient.astype(np.int64)
+    for column, width in zip((*indices.T, values), (*widths[1:], shift), strict=True):
+        keys <<= width
+        keys |= column
+    other = np.empty_like(keys)
+    for width, place in zip(widths[::-1], np.cumsum([shift, *widths[:0:-1]]), strict=True):
+        starts = starts_of_digits(keys, place, width)
+        scatter_by_digit(keys, place, width, starts.copy(), other)
+        keys, other = other, keys
+    starts = starts[: shape[0] + 1]
+    found = np.empty((len(keys), len(shape) - 1), dtype=np.int32)
+    bits, sums = np.array(widths[1:], dtype=np.int64), other
+    add_equal_cells(keys, bits, shift, found, sums)
+    filled = sums > 0
     if not filled.all():
-        patient, indices, values = patient[filled], indices[filled], values[filled]
-    starts = np.searchsorted(patient, np.arange(shape[0] + 1))
-    return Cells(starts, indices, values, shape[1:])
+        starts = np.concatenate([[0], np.cumsum(filled)])[starts]
+        found, sums = found[filled], sums[filled]
+    return Cells(starts, found, sums if cap is None else np.minimum(sums, cap), shape[1:])
 
 
-def _order(
-    patient: np.ndarray, indices: np.ndarray, shape: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The cells' order, and which differ from the one before. One number a cell where it fits."""
-    new = np.ones(len(patient), dtype=bool)
-    if math.prod(shape) < 2**63:
-        key = np.ravel_multi_index((patient, *indices.T), shape)
-        order = np.argsort(key)
-        key = key[order]
-        new[1:] = key[1:] != key[:-1]
-        return order, new
+def _sorted_columns(
+    patient: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    shape: tuple[int, ...],
+    cap: int | None,
+) -> Cells:
+    """The same, column by column, for axes or counts too long for one number."""
     order = np.lexsort((*indices.T[::-1], patient))
-    patient, indices = patient[order], indices[order]
+    patient, indices, values = patient[order], indices[order], values[order]
+    new = np.ones(len(patient), dtype=bool)
     new[1:] = (patient[1:] != patient[:-1]) | (indices[1:] != indices[:-1]).any(axis=1)
-    return order, new
+    begins = np.flatnonzero(new)
+    values = np.add.reduceat(values, begins)
+    filled = values > 0
+    begins, values = begins[filled], values[filled]
+    starts = np.searchsorted(patient[begins], np.arange(shape[0] + 1))
+    values = values if cap is None else np.minimum(values, cap)
+    return Cells(starts, indices[begins], values, shape[1:])

@@ -151,7 +151,7 @@ class CountTensor:
             )
         if cap is not None and cap < 1:
             raise SettingsError(f"cap must be 1 or more, not {cap}", where="cells")
-        if (indices >= np.asarray(shape)).any():
+        if (indices.max(axis=0) >= np.asarray(shape)).any():
             raise BadCells("an index lies outside the shape", where=f"shape {tuple(shape)}")
         if axes is None:
             names = modes or [f"mode{n}" for n in range(2, len(shape) + 1)]
@@ -341,4 +341,5 @@ def _checked_cells(indices: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
         raise BadCells("; ".join(faults), fix="a cell is a whole count at whole positions")
     if not (values > 0).any():
         raise EmptyTensor("Every count is zero", fix="check the input")
-    return indices.astype(np.int64), values.astype(np.int64)
+    whole = indices if indices.dtype.kind == "i" else indices.astype(np.int64)
+    return whole, values.astype(np.int64, copy=False)

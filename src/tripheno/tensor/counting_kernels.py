@@ -38,6 +38,48 @@ def sort_patients(keys, starts, positions, first, last, events, windows):  # typ
 
 
 @njit(nogil=True, cache=True)
+def starts_of_digits(keys, place, width):  # type: ignore[no-untyped-def]
+    """Where the keys with each value of the ``width`` bits above ``place`` will begin."""
+    starts = np.zeros((1 << width) + 1, np.int64)
+    mask = (1 << width) - 1
+    for k in range(keys.shape[0]):
+        starts[((keys[k] >> place) & mask) + 1] += 1
+    for digit in range(1, starts.shape[0]):
+        starts[digit] += starts[digit - 1]
+    return starts
+
+
+@njit(nogil=True, cache=True)
+def scatter_by_digit(keys, place, width, cursors, out):  # type: ignore[no-untyped-def]
+    """One pass of a radix sort: keys in the order of these bits, equal ones as they came."""
+    mask = (1 << width) - 1
+    for k in range(keys.shape[0]):
+        digit = (keys[k] >> place) & mask
+        out[cursors[digit]] = keys[k]
+        cursors[digit] += 1
+
+
+@njit(nogil=True, cache=True)
+def add_equal_cells(keys, bits, shift, indices, sums):  # type: ignore[no-untyped-def]
+    """Sorted keys, cell · 2^shift + count, as indices and counts; equal cells are added up.
+
+    The sum stands at the first of equal cells; the others are left with zero.
+    """
+    modes = bits.shape[0]
+    first, before = 0, np.int64(-1)
+    for k in range(keys.shape[0]):
+        cell = keys[k] >> shift
+        count = keys[k] - (cell << shift)
+        sums[k] = 0
+        if cell != before:
+            first, before = k, cell
+        sums[first] += count
+        for n in range(modes - 1, -1, -1):
+            indices[k, n] = cell & ((1 << bits[n]) - 1)
+            cell >>= bits[n]
+
+
+@njit(nogil=True, cache=True)
 def split_keys(  # type: ignore[no-untyped-def]
     keys, starts, positions, first, last, event_starts, patient_windows, windows, events
 ):

@@ -21,6 +21,8 @@ from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
 
 _UNSEEN = "[\ufeff\u200b\u200c\u200d\u2060\u00ad\\x00]"
+_WORDS = pa.dictionary(pa.int32(), pa.string())  # each word is kept once, a row is a number
+_BLOCK = 1 << 22
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -67,23 +69,25 @@ def _read_table(path: Path) -> tuple[pa.Table, bool]:
             return pq.read_table(path, read_dictionary=text), False
         header, encoding = header_of(path), encoding_of(path)
         with content(path) as stream:
-            table = pyarrow.csv.read_csv(
+            table = pyarrow.csv.open_csv(  # block by block: the text is never in memory whole
                 stream,
                 pyarrow.csv.ReadOptions(
                     encoding="utf-8" if encoding == "utf-8-sig" else encoding,
                     column_names=header.columns,
                     skip_rows=1,
+                    block_size=_BLOCK,
                 ),
                 pyarrow.csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
                 pyarrow.csv.ConvertOptions(
-                    column_types=dict.fromkeys(header.columns, pa.string()),
+                    column_types=dict.fromkeys(header.columns, _WORDS),
                     strings_can_be_null=False,
                 ),
-            )
+            ).read_all()
     except (pa.ArrowException, OSError) as fault:
         raise UnknownFormat(
             f"'{path.name}' cannot be read", why=type(fault).__name__, fix="is it complete?"
         ) from None
+    table = table.unify_dictionaries()
     columns = {name: _present(table[name]) for name in table.column_names}
     kept = {  # a delimiter at the end of every line makes a column without name and content
         name: held
@@ -169,14 +173,14 @@ def _from_cell_table(table: pa.Table, *, where: str) -> CountTensor:
         raise BadCells("; ".join(faults), where=where)
     rows = table["patient"].combine_chunks()
     rows = rows if pa.types.is_dictionary(rows.type) else rows.dictionary_encode()
-    columns, axes = [np.asarray(rows.indices, dtype=np.int64)], []
+    columns, axes = [np.asarray(rows.indices)], []
     for mode in modes:
         codes, positions = _sorted_codes(table[mode])
         axes.append(Axis(mode, len(codes), codes))
         columns.append(positions)
     shape = [len(rows.dictionary), *(axis.size for axis in axes)]
     return CountTensor.from_cells(
-        np.column_stack(columns), _values(table["value"], where), shape=shape, axes=axes
+        np.array(columns, np.int32).T, _values(table["value"], where), shape=shape, axes=axes
     )
 
 
@@ -187,7 +191,7 @@ def _sorted_codes(column: pa.ChunkedArray) -> tuple[tuple[str, ...], np.ndarray]
         coded = coded.dictionary_encode()
     words = coded.dictionary.cast(pa.string())
     codes, merged = np.unique(np.asarray(words.to_pylist(), dtype=object), return_inverse=True)
-    positions = merged.astype(np.int64)[np.asarray(coded.indices)]
+    positions = merged.astype(np.int32)[np.asarray(coded.indices)]
     return tuple(str(code) for code in codes), positions
 
 

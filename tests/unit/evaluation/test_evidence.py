@@ -12,6 +12,7 @@ from tripheno.evaluation.intervals import (
     code_intervals,
     percentile_interval,
     prevalence_interval,
+    shares,
 )
 from tripheno.evaluation.membership import chance, counted, members
 from tripheno.exchange.communicator import in_clear
@@ -89,8 +90,8 @@ def coverage(seeds, patients=120, replicates=40):
         rows = fit_patients(tensor, [found])[0]
         intervals = code_intervals(found, models, effective_patients(effective_parts(rows)))
         for interval, factor in zip(intervals, target, strict=True):
-            weight = factor[:, order]
-            inside = (interval.low <= weight) & (weight <= interval.high)
+            weight, share = factor[:, order], shares(factor)[:, order]
+            inside = (interval.low <= share) & (share <= interval.high)
             held += int(inside[weight > 0.05].sum())
             asked += int((weight > 0.05).sum())
         assert likeness(found, models).shape == (replicates, 3)
@@ -108,8 +109,9 @@ def test_nine_of_ten_intervals_hold_what_more_patients_give_over_thirty_networks
 
 def test_a_prevalence_s_interval_is_the_middle_of_its_replicates():
     carriers = np.arange(101.0)[:, None]
-    low, high = prevalence_interval(carriers, np.full(101, 100.0))
+    low, high = prevalence_interval(carriers, np.full(101, 100.0), np.array([0.5]))
     assert (low[0], high[0]) == pytest.approx((0.041, 0.959))
+    assert prevalence_interval(carriers, np.full(101, 100.0), np.array([0.99])).high == [0.99]
     assert percentile_interval(np.zeros((5, 2, 2))).low.shape == (2, 2)
 
 
@@ -177,14 +179,18 @@ def test_a_lone_carriers_weights_show_and_are_not_those_of_the_resampled_fits(we
     alone, weights = np.array([[False], [True], [False]]), np.arange(6.0).reshape(3, 2)
     assert counted(alone, weights).resampled[:, 0].tolist() == weights[1].tolist()
 
-    _, evidence = weighed
+    found, evidence = weighed
 
     def interval(purpose):
         parts = [
             counted(had, bootstrap_weights(seeded_lots(0)(name, purpose), len(had), 10))
             for name, had in evidence.having.items()
         ]
-        return prevalence_interval(sum(p.resampled for p in parts), sum(p.weights for p in parts))
+        share = np.array(evidence.carriers) / found.patients
+        resampled, weights = (
+            sum(getattr(p, part) for p in parts) for part in ("resampled", "weights")
+        )
+        return prevalence_interval(resampled, weights, share)
 
     np.testing.assert_allclose(evidence.prevalence, interval("resampled carriers"), rtol=1e-4)
     assert not np.allclose(evidence.prevalence, interval("resamples"), rtol=1e-3)  # of the fits
@@ -194,8 +200,8 @@ def test_intervals_hold_the_weights_and_no_phenotype_rests_on_more_patients_than
     found, evidence = weighed
     for (low, high), factor in zip(evidence.intervals, found.factors, strict=True):
         assert low.shape == high.shape == factor.shape
-        assert (low <= high).all()
-        assert (((low <= factor) & (factor <= high)) | (factor < 0.05)).mean() > 0.95
+        assert ((low <= shares(factor)) & (shares(factor) <= high)).all()
+        assert ((low >= 0.0) & (high <= 1.0) & (low <= high)).all()
     assert all(11 <= one <= found.patients for one in evidence.effective)
     assert [one.effective_patients for one in evidence.grades] == list(evidence.effective)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tripheno.errors import BadMessage, CannotAgreeOnScale
@@ -131,6 +131,7 @@ def test_bits_are_counted_exactly(values):
     assert found.tolist() == [value.bit_length() for value in values]
 
 
+@example([0.0, 5e263], 3)
 @given(
     st.lists(st.floats(-(2.0**900), 2.0**900).filter(lambda x: x == 0 or abs(x) > 2.0**-40),
              min_size=2, max_size=4),
@@ -152,3 +153,17 @@ def test_a_lane_of_zeros_that_meets_a_large_number_keeps_its_digits(numbers, hos
         scales.learn(f"count/{step}", layout, exponents, encoded, failed)
         found = decode(layout, encoded, exponents, hospitals)["objections"][0]
         assert found == pytest.approx(number, rel=1e-5, abs=2.0**-30)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_loop_equals_plain_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    flat = rng.normal(scale=10.0 ** rng.integers(-3, 7), size=LAYOUT.size)
+    exponents = rng.integers(0, 25, LAYOUT.lanes)
+    scaled = np.rint(flat * np.ldexp(1.0, 58 - exponents)[LAYOUT.lane_of])
+    too_large = np.zeros(LAYOUT.lanes, dtype=bool)
+    np.logical_or.at(too_large, LAYOUT.lane_of, np.abs(scaled) >= 2.0**58)
+    found = encode(LAYOUT, flat, exponents, 3, NOISE)
+    fits = ~too_large[LAYOUT.lane_of]
+    assert (overflow_of(LAYOUT, found) == too_large).all()
+    assert (found[: LAYOUT.size][fits] == scaled[fits].astype(np.int64)).all()

@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
+from tripheno.dashboard.app import make_app
 from tripheno.evaluation.association import association
 from tripheno.privacy.subgroups import shown_groups
 from tripheno.records.traits import GROUPS, TRAITS, nothing_known, read_traits
-from tripheno.report.run_folder import read_report
+from tripheno.report.run_folder import read_own_groups, read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.report.who import outcomes, who_has
 from tripheno.solver.settings import SolverSettings
@@ -135,6 +137,24 @@ def run(tmp_path_factory):
     study = Simulation(federation, SolverSettings(3, tol=1e-4, starts=2), {"a": "f" * 64})
     run_simulation(study, folder, 0.0)
     return folder, traits
+
+
+def test_a_simulation_keeps_every_hospital_s_own_table_and_hands_none_on(run):
+    """Beside each other and their sum, hidden counts would follow: they lie in ``local/`` only."""
+    folder, traits = run
+    own = read_own_groups(folder)
+    assert set(own) == set(traits)
+    for name, groups in own.items():
+        women = next(one for one in groups if one.name == "female")
+        assert women.people == int((traits[name][:, 1] == 0).sum())
+        summary = f"outcome, <bdi>{name}</bdi></summary>"
+        assert summary not in (folder / "report.html").read_text()
+        client = TestClient(make_app(folder, "t", ["testserver"]), headers={"host": "testserver"})
+        client.get("/?token=t")
+        assert summary in client.get("/phenotypes").text
+        assert summary not in client.get("/phenotypes?blind=1").text
+    assert (folder / "local" / "subgroups.json").stat().st_mode & 0o777 == 0o600
+    assert (folder / "local").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_simulation_shows_groups_of_all_patients_and_of_no_single_hospital(run):

@@ -60,7 +60,7 @@ def facts(phenotype: Phenotype) -> list[str]:
     if counted is None or counted.total is None or counted.total_share is None:
         return [said, "How many have it: withheld or not counted"]
     who = f"{counted.total:,} patients have it ({percent(counted.total_share, 1)}"
-    if phenotype.interval:
+    if phenotype.interval and phenotype.grade != "unstable":
         low, high = (percent(end, 1) for end in phenotype.interval)
         who += f", 90 % interval {low} to {high}"
     return [said, who + ")"]
