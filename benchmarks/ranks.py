@@ -58,6 +58,7 @@ def iteration(
 
 def mean(cells: Any, features: Factors, guess: np.ndarray | None, *, nonnegative: bool) -> Spent:
     """The mean of many runs of the same iteration, part by part: a CPU clock may tick slowly."""
+    iteration(cells, features, guess, nonnegative=nonnegative)  # compiles, and lays out the data
     runs: list[Spent] = []
     while len(runs) < 4 or sum(sum(run.values()) for run in runs) < LONG_ENOUGH:
         runs.append(iteration(cells, features, guess, nonnegative=nonnegative)[2])
@@ -107,6 +108,7 @@ def shares_of_peak(names: Sequence[str] = ("t15", "t50")) -> str:
             rng = np.random.default_rng(rank)
             features = [rng.random((size, rank)) for size in blocks.sizes]
             gram = gram_of_others(features)
+            blocks.update_patients(features, gram, nonnegative=False)  # compiles
             began = time.process_time()
             for _ in range(RUNS):
                 patients, _ = blocks.update_patients(features, gram, nonnegative=False)
