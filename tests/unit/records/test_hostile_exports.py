@@ -541,18 +541,18 @@ def test_cells_that_are_none_are_refused_by_both_ways_in(tmp_path, name):
 TNS = "1 1 1 2\n2 2 2 1\n3 3 3 3\n"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        TNS.encode(),
-        TNS.replace("\n", "\r\n").encode(),
-        ("# made today\n" + TNS).encode(),
-        codecs.BOM_UTF8 + TNS.encode(),
-        gzip.compress(TNS.encode()),
-        TNS.replace(" ", "\t").encode(),
-        TNS.encode("utf-16"),
-    ],
-)
+TNS_FORMS = {
+    "as it is": TNS.encode(),
+    "line ends of Windows": TNS.replace("\n", "\r\n").encode(),
+    "a comment": ("# made today\n" + TNS).encode(),
+    "a byte order mark": codecs.BOM_UTF8 + TNS.encode(),
+    "packed": gzip.compress(TNS.encode()),
+    "tabs": TNS.replace(" ", "\t").encode(),
+    "two bytes a letter": TNS.encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("text", TNS_FORMS.values(), ids=TNS_FORMS)
 def test_a_frostt_tensor_in_another_form_is_the_same(tmp_path, text):
     path = tmp_path / "cells.tns"
     path.write_bytes(text)
