@@ -12,7 +12,7 @@ from tripheno import __version__
 from tripheno.errors import EngineRefused, ForeignJob, NotApproved, OtherProtocol
 from tripheno.federation.channel import EngineChannel
 from tripheno.federation.job_files import write_job
-from tripheno.federation.session import Session
+from tripheno.federation.session import ServerLogin
 from tripheno.federation.transport import Channel, Responder
 from tripheno.testing.channel_contract import HOSPITALS, ChannelContract
 from tripheno.testing.engine_federation import EngineFederation, bring_code
@@ -85,7 +85,7 @@ def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, way)
     made = _made["federation"]
     job = write_job(tmp_path / "job", made.hospitals)
     marker = bring_code(job, way, tmp_path / "ran")
-    with Session(made.lead.workspace) as session:
+    with ServerLogin(made.lead.workspace) as session:
         try:
             number = session.submit(job)
         except EngineRefused:
@@ -98,7 +98,7 @@ def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, way)
 
 
 def closed(_run, _coordinator):
-    """The door of a hospital whose officer approved nothing."""
+    """The gate of a hospital whose officer approved nothing."""
     raise NotApproved("there is no approval", where="harbour")
 
 
@@ -113,7 +113,7 @@ def with_another_version(around):
 
 
 def without_approval(around):
-    around.sit("harbour", door=closed)
+    around.sit("harbour", gatekeeper=closed)
     return around.responder("harbour")
 
 

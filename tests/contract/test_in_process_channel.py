@@ -6,7 +6,7 @@ import pytest
 
 from tripheno.errors import BadMessage, RunFailed
 from tripheno.federation.transport import InProcessChannel
-from tripheno.testing.channel_contract import ChannelContract, Desk
+from tripheno.testing.channel_contract import ChannelContract, EchoHospital
 
 
 class TestInProcessChannel(ChannelContract):
@@ -20,7 +20,7 @@ def test_a_federation_without_hospitals_is_refused():
 
 
 def test_after_a_failure_only_the_hospital_that_failed_is_asked_again():
-    first, last = Desk("first"), Desk("last")
+    first, last = EchoHospital("first"), EchoHospital("last")
     faults = [RunFailed("out of memory")]
 
     def shaky(step, data):

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tripheno.solver.distinctness import Distinctness
+from tripheno.solver.guidance import Guidance
 from tripheno.solver.penalties import FactorPenalty
+from tripheno.solver.sparsity import Sparsity
 from tripheno.tensor.factors import unit_columns
 from tripheno.testing.penalty_contract import CODES, RANK, PenaltyContract
 
@@ -10,20 +13,20 @@ GUIDE = unit_columns(np.eye(CODES)[:, :RANK] * np.array([1.0, 1.0, 0.0]))[0]
 
 
 class TestNone(PenaltyContract):
-    penalty = FactorPenalty("nonnegative")
+    penalty = FactorPenalty()
 
 
 class TestSparse(PenaltyContract):
-    penalty = FactorPenalty("sparse", sparsity=0.3)
+    penalty = FactorPenalty((Sparsity(0.3),))
 
 
 class TestDistinct(PenaltyContract):
-    penalty = FactorPenalty("nonnegative", distinctness=0.7)
+    penalty = FactorPenalty((Distinctness(0.7),))
 
 
 class TestGuided(PenaltyContract):
-    penalty = FactorPenalty("nonnegative", pull=0.5, guide=GUIDE)
+    penalty = FactorPenalty((Guidance(0.5, GUIDE),))
 
 
 class TestAllAtOnce(PenaltyContract):
-    penalty = FactorPenalty("sparse", 0.2, 0.4, pull=0.5, guide=GUIDE)
+    penalty = FactorPenalty((Sparsity(0.2), Distinctness(0.4), Guidance(0.5, GUIDE)))

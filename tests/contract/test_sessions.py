@@ -418,3 +418,14 @@ def test_a_roster_with_shadows_is_refused(fault):
     }[fault]
     with pytest.raises(UnknownMember):
         Roster(bad, b"c" * 32, b"p" * 32, "0")
+
+
+def test_steps_of_the_key_agreement_out_of_turn_are_refused():
+    late = blind_sessions()["harbour"]
+    with pytest.raises(WrongStep, match="out of turn"):
+        late.take_shares({})
+    early = blind_session("harbour", roster_of())
+    with pytest.raises(WrongStep, match="out of turn"):
+        early.take_shares({})
+    with pytest.raises(WrongStep, match="before keys"):
+        early.seal("totals", np.zeros(3, dtype=np.uint64), b"layout", b"scales")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tripheno.cli.main import in_our_shape
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
+from tripheno.report.titles import shortened
 from tripheno.tensor import reference
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.testing.requirements import require
@@ -366,6 +369,29 @@ class TestTheRest:
         error = json.loads(done.stderr)["error"]
         assert (error["code"], error["exit_code"]) == (code, status)
         assert said in error["what"]
+
+    def test_a_fault_that_nobody_foresaw_tells_its_place_and_not_its_words(self):
+        with pytest.raises(TypeError) as caught:
+            shortened(7012, 3)
+        ours = in_our_shape(caught.value)
+        assert ours.where.startswith("titles.py, line ")
+        assert (ours.code, ours.exit_code) == ("TRIP-E100", 1)
+        assert str(caught.value) not in str(ours)
+        assert in_our_shape(KeyboardInterrupt()).exit_code == 130
+
+    def test_doubts_about_the_sites_are_said_before_work_begins(self, tmp_path):
+        (tmp_path / "cells.csv").write_text("patient,drug,disease,value\n1,a,x,2\n2,b,y,3\n")
+        words = ("simulate", "cells.csv", "--rank", 1, "--out", "run", "--no-compare", *ONE_START)
+        said = tripheno(*words, cwd=tmp_path).stderr
+        assert 0 <= said.find("one site is one hospital") < said.find("axes agreed")
+
+    def test_a_shell_completes_commands_as_the_documentation_says(self):
+        asked = {"COMP_WORDS": "tripheno exp", "COMP_CWORD": "1", **os.environ}
+        asked["_TRIPHENO_COMPLETE"] = "complete_bash"
+        program = Path(sys.executable).with_name("tripheno")
+        done = subprocess.run([program], env=asked, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["export", "explain"]
+        assert "--install-completion" in tripheno("--help").stdout
 
     def test_explain_knows_every_code_and_refuses_others(self):
         listed = json.loads(tripheno("explain", "--format", "json").stdout)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -123,13 +124,55 @@ def test_separate_machines_find_bit_for_bit_what_a_simulation_finds(
         kept = federation.coordinator / "state" / "runs" / own.name / "heads" / f"{name}.json"
         assert json.loads(kept.read_text())["hash"] == check["head"]
         events = [json.loads(line)["event"] for line in federation.said(name).splitlines()]
-        assert events[-2:] == ["finished", "left"]
-        assert {"joined", "begun", "stage"} <= set(events)
+        assert events[-3:] == ["finished", "phase", "left"]  # the last head comes after the pages
+        assert {"joined", "line", "begun", "stage", "phase"} <= set(events)
         seen = command("status", "--folder", federation.site(name))
         assert (seen["last run"], seen["joined"]) == (own.name, False)
+        assert (seen["run"], seen["phase"]) == (own.name, "finished")
     found = command("status", "--folder", federation.coordinator)
     assert (found["state"], found["at work"]) == ("finished", False)
     no_code_is_logged(federation, tmp_path / "run")
+
+
+def factors_of_a_run(federation, out):
+    """Of a whole run by everybody."""
+    joined = [federation.join(name, "--once") for name in federation.names]
+    with ended(*joined):
+        run = federation.run(out)
+        with ended(run):
+            assert run.wait(timeout=240) == 0, federation.said("run")
+    return factors(out)
+
+
+@pytest.mark.verify
+def test_run_after_run_and_in_another_order_the_factors_are_the_same(tmp_path):
+    settings = {**MODEL, "starts": "8"}
+    usual = FederationOnDisk(tmp_path / "usual", settings)
+    usual.folder.mkdir()
+    usual.prepare()
+    with ended(usual.serve()):
+        first = factors_of_a_run(usual, tmp_path / "first")
+        assert factors_of_a_run(usual, tmp_path / "second") == first
+    rng = np.random.default_rng(0)
+    shuffled = {
+        name: table.take(rng.permutation(table.num_rows))
+        for name, table in usual.synthetic_records().items()
+    }
+    turned = FederationOnDisk(
+        tmp_path / "turned", settings, names=usual.names[::-1], records=shuffled
+    )
+    turned.folder.mkdir()
+    turned.write_settings()
+    turned.ingest()
+    turned.write_lists()
+    for place in (turned.coordinator, *map(turned.site, turned.names)):
+        for mode in ("medication", "diagnosis"):
+            codes = (place / f"{mode}.txt").read_text().splitlines()
+            (place / f"{mode}.txt").write_text("".join(f"{code}\n" for code in codes[::-1]))
+    turned.certify()
+    turned.approve()
+    with ended(turned.serve()):
+        assert factors_of_a_run(turned, tmp_path / "third") == first
 
 
 def no_code_is_logged(federation, run):

@@ -13,9 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from tripheno.errors import BadCertificate
 from tripheno.federation.preflight import try_connection
@@ -23,6 +20,7 @@ from tripheno.federation.provisioning import Address, Kit, Machine
 from tripheno.privacy.approval import approve
 from tripheno.privacy.manifest import read_manifest
 from tripheno.protocol.key_files import read_identity
+from tripheno.testing.certificates import let_run_out
 from tripheno.testing.fault_stage import (
     WORKER,
     Stage,
@@ -104,24 +102,7 @@ def take_another_authority(federation, site):
 
 
 def let_the_certificate_run_out(federation, site):
-    """The study's own authority signs the same key again, until yesterday."""
-    folder = federation.coordinator / "state" / "engine" / "authority"
-    key = load_pem_private_key((folder / "rootCA.key").read_bytes(), None)
-    old = x509.load_pem_x509_certificate((startup(site) / "client.crt").read_bytes())
-    yesterday = datetime.datetime.now(UTC) - timedelta(days=1)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(old.subject)
-        .issuer_name(old.issuer)
-        .public_key(old.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(yesterday - timedelta(days=30))
-        .not_valid_after(yesterday)
-    )
-    for extension in old.extensions:
-        made = made.add_extension(extension.value, critical=extension.critical)
-    signed = made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
-    (startup(site) / "client.crt").write_bytes(signed)
+    let_run_out(startup(site) / "client.crt", federation.coordinator / "state" / "engine")
 
 
 def take_another_name(_federation, site):

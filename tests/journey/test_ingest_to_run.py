@@ -57,7 +57,7 @@ def test_the_regions_of_eicu_are_the_hospitals(tmp_path):
     ("source", "data", "options", "label"),
     [
         ("mimic", "mimic-iii-demo-1.4", ("--modes", "medication,lab", "--cap", 3), "Urea N"),
-        ("mimic", "mimic-iv-demo-2.2-dev", ("--rollup", "ccsr"), " related"),
+        ("mimic", "mimic-iv-demo-2.2-dev", ("--rollup", "ccsr"), "(CIR"),
         ("omop", "synthea1k-omop", ("--window", "person"), "sinusitis"),
         ("fhir", "mimic-iv-demo-fhir-2.1.0-dev", (), "acetaminophen"),
         ("flat", "uci-diabetes-130-dev", ("--settings", "site.toml"), "insulin"),

@@ -14,8 +14,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.report.page import render_page
 from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation

@@ -9,8 +9,8 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 
 QUICK = ("--rank", 3, "--max-iter", 4, "--method", "exact", "--no-compare", "--format", "json")
 

@@ -13,7 +13,10 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[2]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 SLOW = {"docs/mathematics.md"}  # a whole tensor of the paper's UCSD size: make verify
-FOLLOWED = {"docs/howto/deploy.md"}  # four machines: test_guide.py
+FOLLOWED = {  # by machines and accounts of their own
+    "docs/howto/deploy.md",  # test_guide.py
+    "docs/howto/operate.md",  # test_clean_accounts.py
+}
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 BLOCKS = [
     (page.relative_to(PROJECT).as_posix(), kind, text)
@@ -50,26 +53,26 @@ def test_make_knows_every_target_that_is_named(page, kind, text):
 
 
 @pytest.fixture(scope="module")
-def desks(tmp_path_factory):
+def work_folders(tmp_path_factory):
     """One folder per page: a later block may use what an earlier one made."""
     found: dict[str, Path] = {}
 
-    def desk(page: str) -> Path:
+    def work_folder(page: str) -> Path:
         if page not in found:
             found[page] = tmp_path_factory.mktemp("desk")
         return found[page]
 
-    return desk
+    return work_folder
 
 
 @pytest.mark.parametrize(("page", "kind", "text"), RUN)
-def test_every_block_runs_as_it_stands(page, kind, text, desks):
+def test_every_block_runs_as_it_stands(page, kind, text, work_folders):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     program = (
         ["bash", "-euo", "pipefail", "-c", text] if kind == "sh" else [sys.executable, "-c", text]
     )
     done = subprocess.run(
-        program, cwd=desks(page), env={**os.environ, "PATH": path}, check=False,
+        program, cwd=work_folders(page), env={**os.environ, "PATH": path}, check=False,
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

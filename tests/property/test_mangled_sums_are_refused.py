@@ -89,7 +89,7 @@ def confirming(name, shares):
 CONFIRMED = add([confirming(name, SHARES).again(0) for name in NAMES])
 
 
-def doors(data):
+def gatekeepers(data):
     """Every place where a message from outside comes in, with the one that belongs there."""
     early = blind_session("harbour", ROSTER)
     early.announce(SNAPSHOT, THRESHOLDS, ())
@@ -123,13 +123,14 @@ def reading(data):
     yield lambda: fault_of(data, "harbour")
     yield lambda: unpack(data, where="harbour")
     yield lambda: opened_answer("harbour", data)
+    yield lambda: SESSIONS["harbour"].verified("lakeside", "labels", data)
 
 
-MASKED = ("add", "first", "clear")  # a coordinator cannot tell one masked word from another
+MASKED = ("add", "first", "clear")  # a coordinator cannot tell one masked number from another
 
 
 def check(data):
-    for door, (enter, right) in doors(data).items():
+    for gatekeeper, (enter, right) in gatekeepers(data).items():
         try:
             enter()
         except TriphenoError as error:
@@ -139,7 +140,7 @@ def check(data):
             assert "scales" not in text
             assert len(text) < 400
         else:
-            assert data == right or door in MASKED
+            assert data == right or gatekeeper in MASKED
 
 
 def check_reading(data):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
+
+from tripheno.testing.small_tables import write_tables
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -45,3 +49,22 @@ def test_every_dependency_has_its_reason():
     asked = {named(line) for line in [*PROJECT["dependencies"], *extras]} - {"tripheno"}
     known = {"axe-playwright-python": "axe-core"}
     assert not [name for name in sorted(asked) if known.get(name, name) not in text]
+
+
+def test_a_machine_that_only_ingests_needs_what_its_page_says(tmp_path):
+    page = (ROOT / "docs/howto/ingest.md").read_text(encoding="utf-8")
+    kept = set(re.search(r"^pip install (numpy .*)$", page, re.MULTILINE)[1].split())
+    left = {named(line) for line in PROJECT["dependencies"]} - kept
+    assert {"vl-convert-python", "altair", "cryptography"} <= left
+    tables = write_tables(
+        tmp_path / "mimic",
+        PRESCRIPTIONS="subject_id,hadm_id,startdate,enddate,drug\n1,10,2150-01-01,,Aspirin",
+        DIAGNOSES_ICD="row_id,subject_id,hadm_id,seq_num,icd9_code\n1,1,10,1,4019",
+    )
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({sorted(left | {'vl_convert'})}))\n"
+        "from tripheno.cli.main import main; main()"
+    )
+    words = ["ingest", "mimic", str(tables), "--out", str(tmp_path / "site")]
+    subprocess.run([sys.executable, "-c", program, *words], check=True, capture_output=True)
+    assert (tmp_path / "site" / "events.parquet").is_file()

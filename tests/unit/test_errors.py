@@ -23,7 +23,13 @@ from tripheno.errors import (
     SettingsError,
     TriphenoError,
     TriphenoWarning,
+    base,
     catalogue,
+    data,
+    network,
+    policy,
+    run,
+    settings,
 )
 
 TREES = {
@@ -79,8 +85,11 @@ def test_the_catalogue_holds_every_error_in_order():
     assert all(found[code].code == code for code in found)
 
 
-def test_every_error_is_defined_in_one_place():
-    assert {kind.__module__ for kind in EVERY} == {"tripheno.errors"}
+@every_error
+def test_an_error_stands_with_its_family_and_is_a_name_of_the_package(kind):
+    files = {1: run, 2: settings, 3: data, 4: policy, 5: network, 6: network}
+    assert kind.__module__ == files[kind.exit_code].__name__
+    assert getattr(errors, kind.__name__) is kind
 
 
 @every_error
@@ -105,6 +114,7 @@ def test_an_error_survives_the_way_between_processes(kind):
 
 @pytest.mark.parametrize("kind", descendants(TriphenoWarning), ids=lambda kind: kind.__name__)
 def test_a_warning_explains_itself_and_can_be_silenced(kind):
+    assert kind.__module__ == base.__name__
     assert len((vars(kind)["__doc__"] or "").split()) >= 5
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TriphenoWarning)

@@ -12,7 +12,7 @@ import tripheno
 from tripheno.exchange.keys import Identity
 from tripheno.federation.audit_file import AuditFile
 from tripheno.federation.journal import Journal
-from tripheno.federation.ledger import Entry, Ledger
+from tripheno.federation.ledger import Entry, RunLedger
 from tripheno.files import write_text
 from tripheno.lab.paper.ledger import append_lines, read_lines
 from tripheno.protocol.key_files import make_identity
@@ -34,7 +34,7 @@ def lax():
 def test_a_hospitals_state_is_its_owners_alone_under_a_lax_umask(lax, tmp_path):
     state = tmp_path / "state"
     keeper = Identity.from_bytes(bytes(32))
-    Ledger(state).enter(Entry("study", "snapshot", ["a", "b", "c"], False), "run", 1)
+    RunLedger(state).enter(Entry("study", "snapshot", ["a", "b", "c"], False), "run", 1)
     AuditFile(state / "run" / "audit.jsonl", "run", keeper, keeper.public)
     Journal(state / "run").note("began", "the run began")
     write_arrays(RunStore(state / "run").folder / "own", {"factor": np.ones((2, 2))})

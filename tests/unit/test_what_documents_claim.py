@@ -32,11 +32,12 @@ def test_no_document_claims_what_the_protocol_cannot_keep(path):
     assert not found
 
 
-def test_every_test_that_the_argument_for_sums_names_is_there():
-    page = (PROJECT / "docs" / "sums.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "least"), [("sums.md", 15), ("privacy.md", 5)])
+def test_every_test_that_a_page_about_privacy_names_is_there(page, least):
+    page = (PROJECT / "docs" / page).read_text(encoding="utf-8")
     tests = "".join(path.read_text() for path in (PROJECT / "tests").rglob("test_*.py"))
     named = re.findall(r"`(test_\w+)`", page)
-    assert len(named) > 15
+    assert len(named) > least
     assert [name for name in named if f"def {name}(" not in tests] == []
 
 

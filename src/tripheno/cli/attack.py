@@ -6,7 +6,7 @@ import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -19,13 +19,12 @@ from tripheno.cli.console import (
     print_json,
     table,
 )
-from tripheno.cli.simulate import AlignChoice, MethodChoice, SumsChoice
+from tripheno.cli.simulate import AlignName, MethodName, SumsName
 from tripheno.errors import TriphenoWarning
 
 if TYPE_CHECKING:
     from tripheno.lab.attacks.finding import Finding
     from tripheno.lab.self_attack import Question
-    from tripheno.solver.settings import Method
 
 
 def attack(
@@ -37,9 +36,9 @@ def attack(
         list[Path] | None,
         typer.Option(help="Attack these sites' data instead of synthetic hospitals; repeat it."),
     ] = None,
-    method: Annotated[MethodChoice | None, typer.Option(help="Another method.")] = None,
-    sums: Annotated[SumsChoice | None, typer.Option(help="Another way of adding up.")] = None,
-    align: Annotated[AlignChoice | None, typer.Option(help="Another alignment.")] = None,
+    method: Annotated[MethodName | None, typer.Option(help="Another method.")] = None,
+    sums: Annotated[SumsName | None, typer.Option(help="Another way of adding up.")] = None,
+    align: Annotated[AlignName | None, typer.Option(help="Another alignment.")] = None,
     hospitals: Annotated[int | None, typer.Option(help="Another number.", min=2)] = None,
     seed: Annotated[int, typer.Option(help="Seed of hospitals and attacks.", min=0)] = 0,
     quick: Annotated[
@@ -52,8 +51,9 @@ def attack(
 ) -> None:
     """Attack such a run as coordinator and as hospital; exit 1 if more is found than is said."""
     from tripheno.lab.attacks.hospitals import against_hospitals
-    from tripheno.lab.attacks.peers import SIZES, attack_as_peer
+    from tripheno.lab.attacks.peers import attack_as_peer
     from tripheno.lab.attacks.suite import attack as run
+    from tripheno.lab.attacks.tracing import SIZES
     from tripheno.lab.self_attack import arena_of, network_of, synthetic_hospitals
 
     question = _changed(_question(target), method, sums, align, hospitals, seed)
@@ -111,23 +111,21 @@ def _question(target: Path | None) -> Question:
 
 def _changed(
     question: Question,
-    method: MethodChoice | None,
-    sums: SumsChoice | None,
-    align: AlignChoice | None,
+    method: MethodName | None,
+    sums: SumsName | None,
+    align: AlignName | None,
     hospitals: int | None,
     seed: int,
 ) -> Question:
     setup = question.configuration
     settings = replace(setup.settings, seed=seed)
     if method is not None:
-        settings = replace(settings, method=cast("Method", method.value))
+        settings = replace(settings, method=method)
     count = hospitals or question.hospitals
-    chosen = sums.value if sums is not None else setup.sums
+    chosen = sums if sums is not None else setup.sums
     if count < 3 and sums is None:
         chosen = "plain"
-    setup = replace(
-        setup, settings=settings, sums=chosen, align=align.value if align else setup.align
-    )
+    setup = replace(setup, settings=settings, sums=chosen, align=align or setup.align)
     return replace(question, configuration=setup, hospitals=count)
 
 
@@ -152,7 +150,8 @@ def _result(question: Question, described: str, findings: list[Finding]) -> dict
 def _write(folder: Path, result: dict[str, Any], findings: list[Finding]) -> None:
     from tripheno.files import write_text
     from tripheno.lab.attack_chart import attack_chart
-    from tripheno.lab.attacks.suite import FIRST_VERSION, PAPER
+    from tripheno.lab.attacks.finding import FIRST_VERSION
+    from tripheno.lab.attacks.suite import PAPER
     from tripheno.report.charts import as_svg
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckResult:
     """One check: no problem, or the error in its words."""
 
     name: str
@@ -43,17 +43,17 @@ def need_engine() -> None:
         )
 
 
-def _try(name: str, look: Callable[[], str]) -> Outcome:
+def _try(name: str, look: Callable[[], str]) -> CheckResult:
     try:
         remark = look()
     except TriphenoError as fault:
         problem = f"{fault.code} " + " · ".join(
             p for p in (fault.what, fault.where, fault.why) if p
         )
-        return Outcome(name, problem, fault.fix, fault.exit_code)
+        return CheckResult(name, problem, fault.fix, fault.exit_code)
     except OSError as fault:
-        return Outcome(name, fault.strerror or type(fault).__name__, "", 1)
-    return Outcome(name, "", remark)
+        return CheckResult(name, fault.strerror or type(fault).__name__, "", 1)
+    return CheckResult(name, "", remark)
 
 
 def _engine_there() -> str:
@@ -61,19 +61,19 @@ def _engine_there() -> str:
     return "installed"
 
 
-def _machine(*folders: Path) -> list[Outcome]:
+def _machine(*folders: Path) -> list[CheckResult]:
     """Room where it writes, tasks, the clock: what stops an engine after weeks."""
     from tripheno.federation.machine_limits import check_room, check_tasks, clock_is_kept
 
     kept = clock_is_kept()
-    clock = Outcome("clock", fix="" if kept is None else "kept by a time service")
+    clock = CheckResult("clock", fix="" if kept is None else "kept by a time service")
     if kept is False:
-        clock = Outcome("clock", "no time service keeps it", "timedatectl set-ntp true")
+        clock = CheckResult("clock", "no time service keeps it", "timedatectl set-ntp true")
     room = _try("disk", lambda: check_room(folders))
     return [room, _try("tasks", check_tasks), clock]
 
 
-def _certificate(name: str, kit: Callable[[], Kit], role: str = "client") -> Outcome:
+def _certificate(name: str, kit: Callable[[], Kit], role: str = "client") -> CheckResult:
     """Good, or soon to run out: that is no failure yet, but must be read."""
     from tripheno.federation.preflight import DAYS_TO_WARN, check_dates
 
@@ -86,14 +86,14 @@ def _certificate(name: str, kit: Callable[[], Kit], role: str = "client") -> Out
 
     found = _try(name, look)
     if days < DAYS_TO_WARN:
-        return Outcome(name, f"runs out in {days} days", "tripheno cert renew")
+        return CheckResult(name, f"runs out in {days} days", "tripheno cert renew")
     return found
 
 
-def site_checks(site_file: Path, federation_file: Path) -> list[Outcome]:
+def site_checks(site_file: Path, federation_file: Path) -> list[CheckResult]:
     """At a hospital: settings, keys, data, approval, certificate, connection, disk."""
-    from tripheno.cli.preview import settings
-    from tripheno.federation.doorkeeper import today
+    from tripheno.cli.study_files import settings
+    from tripheno.federation.gatekeeper import today
     from tripheno.privacy.approval import check_approval
     from tripheno.privacy.own_data import own_tensor
     from tripheno.protocol.key_files import read_identity
@@ -135,7 +135,7 @@ def site_checks(site_file: Path, federation_file: Path) -> list[Outcome]:
     return found + _machine(site.state, here / "runs", site.events, site.approval)
 
 
-def _connection(protocol: Any, site: Any) -> list[Outcome]:
+def _connection(protocol: Any, site: Any) -> list[CheckResult]:
     from tripheno.federation.home import HospitalHome
     from tripheno.federation.preflight import find_name, try_connection
     from tripheno.federation.provisioning import Address
@@ -153,7 +153,7 @@ def _connection(protocol: Any, site: Any) -> list[Outcome]:
     return [_try("name", name), certificate, _try("connection", connection)]
 
 
-def coordinator_checks(federation_file: Path) -> list[Outcome]:
+def coordinator_checks(federation_file: Path) -> list[CheckResult]:
     """At the coordinator: the study, its key, its server's certificate, disk."""
     from tripheno.cli.layers import layers_over
     from tripheno.protocol.agreed import read_protocol
@@ -191,7 +191,7 @@ def _itself(kit: Kit) -> Kit:
     return kit
 
 
-def _server(protocol: Any, folder: Path) -> list[Outcome]:
+def _server(protocol: Any, folder: Path) -> list[CheckResult]:
     """The name, the port and the certificates of the coordinator's server."""
     from tripheno.federation.home import CoordinatorHome, is_held
     from tripheno.federation.preflight import check_port_is_free, find_name

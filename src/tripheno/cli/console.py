@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
@@ -90,12 +89,7 @@ class Progress:
             self._status.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_ending: object) -> None:
         if self._status is not None:
             self._status.stop()
 
@@ -124,13 +118,15 @@ def note(text: str) -> None:
 
 @contextmanager
 def spoken_warnings() -> Iterator[None]:
-    """Say our warnings in one line each on stderr, without Python's source lines."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Say our warnings on stderr when they come, in one line each, each once."""
+    said: set[str] = set()
+
+    def say(message: Warning | str, *_where: Any, **_more: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            note(str(message))
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always", TriphenoWarning)
+        warnings.showwarning = say
         yield
-    seen = set()
-    for warning in caught:
-        text = str(warning.message)
-        if text not in seen:
-            seen.add(text)
-            note(text)

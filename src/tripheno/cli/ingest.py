@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,42 +16,14 @@ if TYPE_CHECKING:
     from tripheno.records.coverage import TensorFacts
     from tripheno.records.source import RecordSource
 
-
-class SourceChoice(StrEnum):
-    """What the tables are."""
-
-    omop = "omop"
-    mimic = "mimic"
-    eicu = "eicu"
-    fhir = "fhir"
-    meds = "meds"
-    flat = "flat"
-
-
-class AnchorChoice(StrEnum):
-    """Where a time window finds an order."""
-
-    start = "start"
-    interval = "interval"
-
-
-class DrugNamesChoice(StrEnum):
-    """How drug names become codes."""
-
-    ingredient = "ingredient"
-    folded = "folded"
-    raw = "raw"
-
-
-class WithoutVisitChoice(StrEnum):
-    """What becomes of records without a visit."""
-
-    drop = "drop"
-    date = "date"
+SourceName = Literal["omop", "mimic", "eicu", "fhir", "meds", "flat"]
+AnchorName = Literal["start", "interval"]
+DrugNames = Literal["ingredient", "folded", "raw"]
+WithoutVisit = Literal["drop", "date"]
 
 
 def ingest(
-    source: Annotated[SourceChoice, typer.Argument(help="What the tables are.")],
+    source: Annotated[SourceName, typer.Argument(help="What the tables are.")],
     path: Annotated[
         str, typer.Argument(help="Folder, file, DuckDB file or postgresql:// address.")
     ],
@@ -64,8 +35,8 @@ def ingest(
         str, typer.Option(help="visit, person, same-day; sliding: 3h, 6h, 1d, 7d.")
     ] = "visit",
     anchor: Annotated[
-        AnchorChoice, typer.Option(help="An order counts at its start, or on every day it covers.")
-    ] = AnchorChoice.start,
+        AnchorName, typer.Option(help="An order counts at its start, or on every day it covers.")
+    ] = "start",
     cap: Annotated[int | None, typer.Option(help="Largest count of a cell.")] = None,
     rollup: Annotated[
         list[str] | None, typer.Option(help="ccs, ccsr, or MODE=FILE.csv; may be repeated.")
@@ -77,8 +48,8 @@ def ingest(
         ),
     ] = None,
     drug_names: Annotated[
-        DrugNamesChoice, typer.Option(help="As ingredients, case-folded, or as written.")
-    ] = DrugNamesChoice.ingredient,
+        DrugNames, typer.Option(help="As ingredients, case-folded, or as written.")
+    ] = "ingredient",
     drug_table: Annotated[
         Path | None, typer.Option(help="CSV that names drugs: code, NDC, HICL or name; ingredient.")
     ] = None,
@@ -89,8 +60,8 @@ def ingest(
         bool, typer.Option("--infer-visit", help="mimic: labs take the admission of their time.")
     ] = False,
     without_visit: Annotated[
-        WithoutVisitChoice, typer.Option(help="Drop records without a visit, or join by day.")
-    ] = WithoutVisitChoice.drop,
+        WithoutVisit, typer.Option(help="Drop records without a visit, or join by day.")
+    ] = "drop",
     timezone: Annotated[
         str | None, typer.Option(help="Read times with an offset in this zone (Europe/Berlin).")
     ] = None,
@@ -132,12 +103,12 @@ def ingest(
     names = tuple(mode.strip() for mode in modes.split(",") if mode.strip())
     chosen = IngestSettings(
         rule=CountingRule(names, window, cap),
-        anchor=anchor.value,
-        drug_names=drug_names.value,
+        anchor=anchor,
+        drug_names=drug_names,
         drug_table=drug_table,
         strip_strength=strip_strength,
         infer_visit=infer_visit,
-        without_visit=without_visit.value,
+        without_visit=without_visit,
         by=by,
         timezone=timezone,
         encoding=encoding,
@@ -154,7 +125,7 @@ def ingest(
     )
     with Progress() as progress:
         result = run(
-            source_named(source.value),
+            source_named(source),
             path,
             out_dir,
             chosen,
@@ -197,10 +168,9 @@ def tensor_facts(events: Path, rule: CountingRule) -> TensorFacts:
     import numpy as np
 
     from tripheno.records.coverage import TensorFacts
-    from tripheno.records.events import read_events
-    from tripheno.tensor import CountTensor
+    from tripheno.tensor.large import count_file
 
-    cells = CountTensor.from_events(read_events(events), rule=rule).cells
-    patients = int(np.count_nonzero(np.diff(cells.starts)))
-    codes = (len(np.unique(cells.indices[:, n])) for n in range(cells.indices.shape[1]))
-    return TensorFacts((patients, *codes), cells.nonzeros)
+    tensor = count_file(events, rule)
+    patients = int(np.count_nonzero(np.diff(tensor.cells.starts)))
+    codes = (int(np.count_nonzero(people)) for people in tensor.people_at_positions())
+    return TensorFacts((patients, *codes), tensor.nonzeros)

@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 import sys
+import traceback
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tripheno import __version__
-from tripheno.cli import audit, setting_up
+from tripheno.cli import audit, cert
+from tripheno.cli.approve import approve
 from tripheno.cli.attack import attack
 from tripheno.cli.bench import bench
+from tripheno.cli.check import check
 from tripheno.cli.compare import compare
 from tripheno.cli.demo import demo
 from tripheno.cli.explain import explain
-from tripheno.cli.export import export, review
+from tripheno.cli.export import export
 from tripheno.cli.ingest import ingest
+from tripheno.cli.init import init
+from tripheno.cli.join import join
 from tripheno.cli.paper import paper
-from tripheno.cli.preview import approve, preview
+from tripheno.cli.preview import preview
 from tripheno.cli.rank import rank
 from tripheno.cli.report import report
-from tripheno.cli.running import run, status
-from tripheno.cli.setting_up import check, init
+from tripheno.cli.review import review
+from tripheno.cli.run import run
+from tripheno.cli.serve import serve
 from tripheno.cli.simulate import simulate
-from tripheno.cli.taking_part import join, serve
+from tripheno.cli.status import status
 from tripheno.cli.transform import transform
 from tripheno.cli.ui import ui
 from tripheno.cli.withdraw import withdraw
-from tripheno.errors import SettingsError, TriphenoError, of_the_system
+from tripheno.errors import RunFailed, SettingsError, TriphenoError, of_the_system
 
 app = typer.Typer(
     name="tripheno",
     help="Phenotypes from the combined patients of several hospitals; patient rows stay at home.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -50,18 +57,35 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*words: Any, **options: Any) -> None:
         try:
             command(*words, **options)
-        except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
-            raise SystemExit(130) from None
-        except (TriphenoError, OSError) as fault:
+        except (Exception, KeyboardInterrupt) as fault:
             if "--debug" in sys.argv:
                 raise
-            if isinstance(fault, OSError):  # what the system reports gets the shape of ours
-                fault = of_the_system(fault, where=str(fault.filename or ""))
-            typer.echo(_as_json(fault) if _json_wanted() else str(fault), err=True)
-            raise SystemExit(getattr(fault, "exit_code", 1)) from None
+            ours = in_our_shape(fault)
+            said = "interrupted" if isinstance(fault, KeyboardInterrupt) else str(ours)
+            typer.echo(_as_json(ours) if _json_wanted() else said, err=True)
+            raise SystemExit(ours.exit_code) from None
 
     return run
+
+
+def in_our_shape(fault: BaseException) -> TriphenoError:
+    """The same fault with a code; of one that nobody foresaw the place only, never its words."""
+    if isinstance(fault, TriphenoError):
+        return fault
+    if isinstance(fault, OSError):
+        return of_the_system(fault, where=str(fault.filename or ""))
+    if isinstance(fault, KeyboardInterrupt):
+        ours = RunFailed("interrupted")
+        ours.exit_code = 130
+        return ours
+    frames = traceback.extract_tb(fault.__traceback__)
+    *_, last = [frame for frame in frames if "tripheno" in Path(frame.filename).parts]
+    return RunFailed(
+        f"{type(fault).__name__}, which nobody foresaw",
+        where=f"{Path(last.filename).name}, line {last.lineno}",
+        why="a fault of tripheno",
+        fix="please report it; --debug shows all, perhaps with patients' values",
+    )
 
 
 def _json_wanted() -> bool:
@@ -91,7 +115,7 @@ app.add_typer(audit_app, name="audit")
 cert_app = typer.Typer(help="Certificates of machines: request, approve, install, renew.",
                        no_args_is_help=True)  # fmt: skip
 for _name in ("request", "approve", "install", "renew"):
-    cert_app.command(_name)(_guarded(getattr(setting_up, _name)))
+    cert_app.command(_name)(_guarded(getattr(cert, _name)))
 app.add_typer(cert_app, name="cert")
 
 
@@ -116,6 +140,8 @@ def common(
 
 def main() -> None:
     """Run the command."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts background jobs so
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not _json_wanted():
         app()
         return

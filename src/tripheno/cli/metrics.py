@@ -15,9 +15,12 @@ KIND = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 GAUGES = {
     "at work": ("at_work", "Whether `run` is at work here."),
     "joined": ("joined", "Whether `join` is at work here."),
+    "connected": ("connected", "Whether this hospital's line to the coordinator stands."),
     "attempt": ("attempt", "How often the run was begun or gone on with."),
     "iteration": ("iteration", "Iteration of the phase."),
     "rounds": ("rounds", "Round trips of the phase."),
+    "bytes of the phase": ("phase_bytes", "Sent in the phase, up and down, all hospitals."),
+    "seconds": ("run_seconds", "Since `run` was started."),
     "seconds waited": ("waited_seconds", "How long somebody has been awaited."),
     "certificate days": ("certificate_days", "Days until this machine's certificate runs out."),
 }

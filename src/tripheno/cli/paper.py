@@ -2,55 +2,38 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from tripheno.cli.console import Format, FormatOption, Progress, out, print_json
-from tripheno.cli.simulate import ConstraintChoice
+from tripheno.cli.simulate import ConstraintName
 
 if TYPE_CHECKING:
     from tripheno.lab.paper.plan import PaperSettings
 
-
-class ExperimentChoice(StrEnum):
-    """Which experiment; `all` is the paper's four and `case-mix`, `downstream` stands alone."""
-
-    nonzeros = "nonzeros"
-    hospitals = "hospitals"
-    skew = "skew"
-    case_mix = "case-mix"
-    phenotypes = "phenotypes"
-    downstream = "downstream"
-    all = "all"
-
-
-class DataChoice(StrEnum):
-    """Where the records come from."""
-
-    synthetic = "synthetic"
-    mimic = "mimic"
-    eicu = "eicu"
-    uci = "uci"
+ExperimentName = Literal[
+    "nonzeros", "hospitals", "skew", "case-mix", "phenotypes", "downstream", "all"
+]
+DataName = Literal["synthetic", "mimic", "eicu", "uci"]
 
 
 def paper(
-    experiment: Annotated[ExperimentChoice, typer.Argument(help="Which experiment.")],
+    experiment: Annotated[ExperimentName, typer.Argument(help="Which experiment.")],
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for CSV, figures and page.")],
     path: Annotated[
         Path | None, typer.Argument(help="Folder of the tables, for --data mimic, eicu or uci.")
     ] = None,
     data: Annotated[
-        DataChoice, typer.Option(help="Synthetic records of the paper's size, or a database.")
-    ] = DataChoice.synthetic,
+        DataName, typer.Option(help="Synthetic records of the paper's size, or a database.")
+    ] = "synthetic",
     scale: Annotated[float, typer.Option(help="Share of the grids' patients (0 to 1).")] = 1.0,
     repeats: Annotated[int, typer.Option(help="Starts and splits to average over.", min=1)] = 10,
     rank: Annotated[int, typer.Option(help="Number of components.", min=1)] = 10,
     constraint: Annotated[
-        ConstraintChoice, typer.Option(help="What factors may look like in the grids.")
-    ] = ConstraintChoice.none,
+        ConstraintName, typer.Option(help="What factors may look like in the grids.")
+    ] = "none",
     max_iter: Annotated[int, typer.Option(help="Most iterations.", min=1)] = 100,
     starts: Annotated[
         int, typer.Option(help="Starts of every model whose phenotypes are named.", min=1)
@@ -73,11 +56,11 @@ def paper(
     from tripheno.lab.paper_page import write_page
 
     settings = PaperSettings(
-        data.value, path, scale, repeats, rank, constraint.value,
+        data, path, scale, repeats, rank, constraint,
         max_iter=max_iter, seed=seed, starts=starts, share=share,
     )  # fmt: skip
     with at_work(out_dir, settings), Progress() as progress:
-        if not settings.is_share and experiment is not ExperimentChoice.downstream:
+        if not settings.is_share and experiment != "downstream":
             _run_in_shares(experiment, out_dir, settings, jobs_for(settings, jobs), progress)
         _run(experiment, out_dir, settings, progress)
         if settings.is_share:
@@ -87,7 +70,7 @@ def paper(
 
 
 def _run_in_shares(
-    experiment: ExperimentChoice,
+    experiment: ExperimentName,
     folder: Path,
     settings: PaperSettings,
     jobs: int,
@@ -106,9 +89,9 @@ def _run_in_shares(
         gather(folder, settings)
 
 
-def _words(experiment: ExperimentChoice, settings: PaperSettings) -> list[str]:
+def _words(experiment: ExperimentName, settings: PaperSettings) -> list[str]:
     """The command that measures what these settings ask for."""
-    words = ["paper", experiment.value]
+    words = ["paper", experiment]
     if settings.path is not None:
         words.append(str(settings.path))
     for name in ("data", "scale", "repeats", "rank", "constraint", "max_iter", "starts", "seed"):
@@ -117,19 +100,19 @@ def _words(experiment: ExperimentChoice, settings: PaperSettings) -> list[str]:
 
 
 def _run(
-    experiment: ExperimentChoice, folder: Path, settings: PaperSettings, progress: Progress
+    experiment: ExperimentName, folder: Path, settings: PaperSettings, progress: Progress
 ) -> None:
     from tripheno.lab.paper.running import GRIDS, Grids
     from tripheno.lab.paper_downstream import run_downstream
     from tripheno.lab.paper_phenotypes import run_phenotypes
 
-    every = experiment is ExperimentChoice.all
-    if experiment is ExperimentChoice.downstream:
+    every = experiment == "all"
+    if experiment == "downstream":
         run_downstream(folder, settings, progress.say)
         return
-    if experiment is not ExperimentChoice.phenotypes:
-        Grids(folder, settings, progress.say).run(GRIDS if every else (experiment.value,))
-    if every or experiment is ExperimentChoice.phenotypes:
+    if experiment != "phenotypes":
+        Grids(folder, settings, progress.say).run(GRIDS if every else (experiment,))
+    if every or experiment == "phenotypes":
         run_phenotypes(folder, settings, progress.say)
 
 
@@ -148,7 +131,7 @@ def _show(folder: Path, page: Path, form: Format) -> None:
         ("exact", "exact, worst gap to central"),
         ("released", "TRIP released, worst gap to central"),
         ("local_least", "local where hospitals differ, least gap to central"),
-        ("local_least_by_lot", "local where patients were dealt out by lot, least gap"),
+        ("local_least_by_lot", "local where patients were split at random, least gap"),
     ):
         if found[name] is not None:
             console.print(f"{words}: {100 * found[name]:.3g} %")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tripheno.cli.console import Format, FormatOption, Progress, out, print_json, table
-from tripheno.cli.simulate import LossChoice
+from tripheno.cli.simulate import LossName
 from tripheno.errors import SettingsError
 
 
@@ -43,8 +43,8 @@ def rank(
         int, typer.Option(help="Starts for every fit; 1: one random start.", min=1, max=40)
     ] = 4,
     loss: Annotated[
-        LossChoice, typer.Option(help="What a good fit is; poisson takes counts as counts.")
-    ] = LossChoice.squared,
+        LossName, typer.Option(help="What a good fit is; poisson takes counts as counts.")
+    ] = "squared",
     seed: Annotated[int, typer.Option(help="Seed of starts and splits.", min=0)] = 0,
     tol: Annotated[float, typer.Option(help="Relative change of the objective to stop at.")] = 1e-4,
     form: FormatOption = Format.text,
@@ -60,7 +60,7 @@ def rank(
     from tripheno.study.simulation import assemble
 
     wanted = parse_ranks(ranks)
-    settings = SolverSettings(method="exact", loss=loss.value, seed=seed, tol=tol, starts=starts)
+    settings = SolverSettings(method="exact", loss=loss, seed=seed, tol=tol, starts=starts)
     found = read_sites(sites, hospitals, None, seed)
     tensors = found.tensors
     maker = Maker(seed=seed)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,67 +24,14 @@ from tripheno.errors import SettingsError
 if TYPE_CHECKING:
     from tripheno.study.simulation import Federation
 
-
-class MethodChoice(StrEnum):
-    """Which method to run; `all` runs the four beside each other."""
-
-    trip = "trip"
-    exact = "exact"
-    central = "central"
-    local = "local"
-    all = "all"
-
-
-class VariantChoice(StrEnum):
-    """Which reading of the seed paper `trip` follows."""
-
-    corrected = "corrected"
-    printed = "printed"
-    released = "released"
-
-
-class ConstraintChoice(StrEnum):
-    """What factors may look like."""
-
-    nonnegative = "nonnegative"
-    sparse = "sparse"
-    none = "none"
-
-
-class LossChoice(StrEnum):
-    """What a good fit is."""
-
-    squared = "squared"
-    poisson = "poisson"
-
-
-class InfluenceChoice(StrEnum):
-    """How much one patient may count."""
-
-    bounded = "bounded"
-    none = "none"
-
-
-class PrecisionChoice(StrEnum):
-    """How precise products with the data are."""
-
-    double = "double"
-    single = "single"
-
-
-class SumsChoice(StrEnum):
-    """How contributions are added."""
-
-    blind = "blind"
-    plain = "plain"
-
-
-class AlignChoice(StrEnum):
-    """How hospitals agree on axes without showing their code lists."""
-
-    tokens = "tokens"
-    vocabulary = "vocabulary"
-    polynomial = "polynomial"
+MethodName = Literal["trip", "exact", "central", "local"]
+VariantName = Literal["corrected", "printed", "released"]
+ConstraintName = Literal["nonnegative", "sparse", "none"]
+LossName = Literal["squared", "poisson"]
+InfluenceName = Literal["bounded", "none"]
+PrecisionName = Literal["double", "single"]
+SumsName = Literal["blind", "plain"]
+AlignName = Literal["tokens", "vocabulary", "polynomial"]
 
 
 def simulate(
@@ -97,26 +43,27 @@ def simulate(
     ],
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the run.")],
     rank: Annotated[int, typer.Option(help="Number of phenotypes.", min=1)] = 10,
-    method: Annotated[MethodChoice, typer.Option(help="Method.")] = MethodChoice.exact,
+    method: Annotated[
+        Literal[MethodName, "all"],
+        typer.Option(help="Method; all runs the four beside each other."),
+    ] = "exact",
     hospitals: Annotated[
         int | None, typer.Option(help="Deal one site's patients to this many hospitals.", min=1)
     ] = None,
     skew: Annotated[
         float | None, typer.Option(help="Share of patients at the first of them (0 to 1).")
     ] = None,
-    variant: Annotated[
-        VariantChoice, typer.Option(help="Reading of the paper.")
-    ] = VariantChoice.corrected,
+    variant: Annotated[VariantName, typer.Option(help="Reading of the paper.")] = "corrected",
     constraint: Annotated[
-        ConstraintChoice, typer.Option(help="What factors may look like.")
-    ] = ConstraintChoice.nonnegative,
+        ConstraintName, typer.Option(help="What factors may look like.")
+    ] = "nonnegative",
     loss: Annotated[
-        LossChoice, typer.Option(help="What a good fit is; poisson takes counts as counts.")
-    ] = LossChoice.squared,
+        LossName, typer.Option(help="What a good fit is; poisson takes counts as counts.")
+    ] = "squared",
     precision: Annotated[
-        PrecisionChoice,
+        PrecisionName,
         typer.Option(help="Of products with the data; single is faster, final sums stay double."),
-    ] = PrecisionChoice.double,
+    ] = "double",
     seed: Annotated[int, typer.Option(help="Seed of the start and of the split.", min=0)] = 0,
     max_iter: Annotated[int, typer.Option(help="Most iterations.", min=1)] = 100,
     tol: Annotated[float, typer.Option(help="Relative change of the objective to stop at.")] = 1e-6,
@@ -125,9 +72,9 @@ def simulate(
         typer.Option(help="Starts of the tournament; 1: one random start.", min=1, max=40),
     ] = 16,
     influence: Annotated[
-        InfluenceChoice,
+        InfluenceName,
         typer.Option(help="Bounded: no patient counts for more than the typical one."),
-    ] = InfluenceChoice.bounded,
+    ] = "bounded",
     track_rmse: Annotated[
         bool,
         typer.Option("--track-rmse", help="Measure the error over nonzeros at every iteration."),
@@ -144,14 +91,14 @@ def simulate(
         float, typer.Option(help="λ as a multiple of ‖O‖²/R, so that it acts on any data.")
     ] = 0.0,
     sums: Annotated[
-        SumsChoice | None,
+        SumsName | None,
         typer.Option(
             help="How contributions are added.", show_default="blind from three hospitals on"
         ),
     ] = None,
     align: Annotated[
-        AlignChoice, typer.Option(help="How hospitals agree on common axes.")
-    ] = AlignChoice.tokens,
+        AlignName, typer.Option(help="How hospitals agree on common axes.")
+    ] = "tokens",
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Accept that --align polynomial shows code lists.")
     ] = False,
@@ -186,6 +133,9 @@ def simulate(
             help="Resamples of the patients to see what comes back; 0: none.", min=0, max=50
         ),
     ] = 10,
+    shards: Annotated[
+        int, typer.Option(help="Deal each hospital's patients to so many processes.", min=1)
+    ] = 1,
     force: Annotated[bool, typer.Option("--force", help="Replace a run in that folder.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
@@ -196,29 +146,27 @@ def simulate(
     from tripheno.report.sites import check_before, read_sites
     from tripheno.solver.guides import read_guides
     from tripheno.solver.settings import Method, SolverSettings
-    from tripheno.study.makers import SumsKind
+    from tripheno.study.sharding import shards_of
     from tripheno.study.simulation import Simulation, assemble
 
     started = time.perf_counter()
-    if variant is not VariantChoice.corrected and method not in (
-        MethodChoice.trip, MethodChoice.all,
-    ):  # fmt: skip
+    if variant != "corrected" and method not in ("trip", "all"):
         raise SettingsError(
-            f"--variant {variant.value} with --method {method.value}",
+            f"--variant {variant} with --method {method}",
             fix="variants are readings of the paper's method: add --method trip",
         )
     settings = SolverSettings(
         n_components=rank,
-        method=cast("Method", SHOWN if method is MethodChoice.all else method.value),
-        variant=variant.value,
-        constraint=constraint.value,
-        loss=loss.value,
-        precision=precision.value,
+        method=SHOWN if method == "all" else method,
+        variant=variant,
+        constraint=constraint,
+        loss=loss,
+        precision=precision,
         seed=seed,
         max_iter=max_iter,
         tol=tol,
         starts=starts,
-        influence=influence.value,
+        influence=influence,
         track_rmse=track_rmse,
         bias=bias,
         consensus_penalty=consensus_penalty,
@@ -231,17 +179,19 @@ def simulate(
     if hospitals is None and skew is not None:
         raise SettingsError("--skew without --hospitals", fix="say how many hospitals to make")
     check_folder(out_dir, replace=force)
-    with Progress() as progress, spoken_warnings():
+    with Progress() as progress, spoken_warnings(), shards_of(shards) as pool:
         found = read_sites(sites, hospitals, skew, seed)
         check_before(found.tensors, rank, dealt_out=hospitals is not None)
         federation = assemble(
-            found.tensors, align.value, seed=seed, insecure=insecure, min_cell=min_cell,
+            found.tensors, align, seed=seed, insecure=insecure, min_cell=min_cell,
             rule=SetAside(not keep_carriers, common_share),
         )  # fmt: skip
         federation = replace(federation, traits=found.traits, left_out=found.left_out)
+        if pool is not None:
+            own = {name: pool.place(tensor) for name, tensor in federation.tensors.items()}
+            federation = replace(federation, tensors=own)
         for line in _not_taking_part(federation):
             progress.say(line)
-        kind: SumsKind | None = sums.value if sums else None
         if min_cell is not None:
             progress.say(_removed_in_words(federation.codes_removed, min_cell))
         progress.say(
@@ -250,8 +200,8 @@ def simulate(
         )
         beside: tuple[Method, ...] = ("central", "local") if compare else ()
         study = Simulation(
-            federation, settings, found.inputs, every=method is MethodChoice.all, beside=beside,
-            sums=kind, resamples=resamples,
+            federation, settings, found.inputs, every=method == "all", beside=beside,
+            sums=sums, resamples=resamples,
         )  # fmt: skip
         result = run_simulation(study, out_dir, started, announce=progress.iteration)
     show(result, out_dir, form)

@@ -38,19 +38,24 @@ def ui(
         raise SettingsError(
             "The dashboard is not installed", fix="pip install 'tripheno[ui]'"
         ) from None
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    door.bind(("127.0.0.1", port))
-    number = door.getsockname()[1]
-    token = secrets.token_urlsafe(24)
-    app = make_app(folder, token, [f"127.0.0.1:{number}", f"localhost:{number}"], site)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    app.state.ending = lambda: server.should_exit
-    door.listen()  # a browser that is quicker than the server waits instead of being refused
-    address = f"http://127.0.0.1:{number}/?token={token}"
-    out().print(address)
-    err().print("Open this address in a browser on this machine. Ctrl-C stops the dashboard.")
-    if sys.stdout.isatty() if browse is None else browse:
-        webbrowser.open(address)
-    server.run(sockets=[door])
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            raise SettingsError(f"port {port} is taken", fix="name another, or no --port") from None
+        number = listener.getsockname()[1]
+        token = secrets.token_urlsafe(24)
+        app = make_app(folder, token, [f"127.0.0.1:{number}", f"localhost:{number}"], site)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        app.state.ending = lambda: server.should_exit
+        listener.listen()  # a browser quicker than the server waits, not refused
+        address = f"http://127.0.0.1:{number}/?token={token}"
+        out().print(address)
+        err().print("Open this address in a browser on this machine. Ctrl-C stops the dashboard.")
+        if sys.stdout.isatty() if browse is None else browse:
+            webbrowser.open(address)
+        server.run(sockets=[listener])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tripheno.cli.console import Format, FormatOption, out, print_json
-from tripheno.cli.preview import FederationOption, SiteOption, settings
+from tripheno.cli.study_files import FederationOption, SiteOption, settings
 
 
 def withdraw(
@@ -15,10 +15,12 @@ def withdraw(
     form: FormatOption = Format.text,
 ) -> None:
     """Take the approval back: the very next message of this hospital is stopped."""
+    from tripheno.federation.journal import Journal
     from tripheno.privacy.approval import withdraw as take_back
 
     _, site = settings(site_file, federation_file)
     path = take_back(site.approval, datetime.now(UTC).isoformat("T", "seconds"))
+    Journal(site.state).note("withdrawn", "the approval was taken back")
     if form is Format.json:
         print_json({"withdrawal": str(path)})
         return

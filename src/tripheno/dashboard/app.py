@@ -48,7 +48,7 @@ from tripheno.report.page import (
     page_context,
     write_page,
 )
-from tripheno.report.phenotypes import Phenotype, Review
+from tripheno.report.phenotypes import Phenotype, PhenotypeReview
 from tripheno.report.rule import RULE
 from tripheno.report.run_folder import (
     SHOWN,
@@ -72,7 +72,7 @@ PATIENTS = "/patients"  # only with a hospital's own folder
 
 
 @dataclass(frozen=True)
-class Desk:
+class FolderView:
     """One folder being looked at: a run, a study of several methods, or a folder of runs."""
 
     folder: Path
@@ -110,10 +110,10 @@ class Desk:
 
 def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None = None) -> Starlette:
     """The dashboard over a run or study folder; with a hospital's folder, its own patients too."""
-    desk = Desk(folder)
-    if desk.unfinished() is None:
-        read_report(desk.run)  # a folder that is no run is refused before the first page
-    own = OwnPatients(desk.run, site) if site is not None else None
+    view = FolderView(folder)
+    if view.unfinished() is None:
+        read_report(view.run)  # a folder that is no run is refused before the first page
+    own = OwnPatients(view.run, site) if site is not None else None
     pages = PAGES if own is None else {**PAGES, PATIENTS: "Patients"}
     writing = Lock()
     templates = environment()
@@ -123,22 +123,22 @@ def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None =
 
     def page(request: Request) -> Response:
         path = request.url.path
-        status = desk.unfinished()
+        status = view.unfinished()
         if status is not None:
-            context = {"pages": pages, "here": path, "folder": desk.folder.name, "status": status}
+            context = {"pages": pages, "here": path, "folder": view.folder.name, "status": status}
             return HTMLResponse(templates.get_template("running.html").render(**context))
         template = templates.get_template(f"{PAGES[path].lower()}.html")
-        return HTMLResponse(template.render(**_context(desk, request), pages=pages))
+        return HTMLResponse(template.render(**_context(view, request), pages=pages))
 
     def patients(request: Request) -> Response:
         assert own is not None
         template = templates.get_template("patients.html")
-        return HTMLResponse(template.render(**_own_context(desk, own, request), pages=pages))
+        return HTMLResponse(template.render(**_own_context(view, own, request), pages=pages))
 
     async def said(request: Request) -> Response:
         form = {key: str(value) for key, value in (await request.form()).items()}
         number, reviewer = form.get("phenotype", ""), form.get("reviewer", "").strip()
-        await run_in_threadpool(_keep, read_report(desk.run), number, reviewer, form)
+        await run_in_threadpool(_keep, read_report(view.run), number, reviewer, form)
         answer = RedirectResponse(
             f"/phenotypes#phenotype-{number}", 303, background=BackgroundTask(write_again)
         )
@@ -147,16 +147,16 @@ def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None =
 
     def write_again() -> None:
         with writing:
-            write_page(desk.run)
+            write_page(view.run)
 
     def export(_request: Request) -> Response:
-        text = csv_text(annotation_rows(read_report(desk.run).annotations.said()))
+        text = csv_text(annotation_rows(read_report(view.run).annotations.said()))
         name = {"content-disposition": 'attachment; filename="annotations.csv"'}
         return PlainTextResponse(text, media_type="text/csv", headers=name)
 
     def live(request: Request) -> Response:
         ending = getattr(request.app.state, "ending", lambda: False)
-        events = follow(desk.top, desk.run, ending)
+        events = follow(view.top, view.run, ending)
         return StreamingResponse(events, media_type="text/event-stream")
 
     routes = [
@@ -187,9 +187,9 @@ def _keep(report: Report, number: str, reviewer: str, form: dict[str, str]) -> N
         annotations.add(int(number), reviewer, field, value, {int(n) for n in known})
 
 
-def _context(desk: Desk, request: Request) -> dict[str, Any]:
+def _context(view: FolderView, request: Request) -> dict[str, Any]:
     """What a page shows: the run, what was said about it, and what this reader asked for."""
-    report = read_report(desk.run)
+    report = read_report(view.run)
     asked = request.query_params
     reviewer, blind = _reviewer(request), asked.get("blind") == "1"
     heard = report.annotations.said()
@@ -201,7 +201,7 @@ def _context(desk: Desk, request: Request) -> dict[str, Any]:
     pairs = [agreement(heard, a, b) for a, b in combinations(people, 2)]
     shown = [p for p in report.phenotypes if _fits(p, asked)]
     order = ORDERS.get(asked.get("sort", ""), ORDERS["number"])
-    groups = {} if blind else {**report.groups, **read_own_groups(desk.run)}
+    groups = {} if blind else {**report.groups, **read_own_groups(view.run)}
     return {
         **page_context(report),
         "who": {p.number: who_has(groups, p.number) for p in shown},
@@ -210,15 +210,15 @@ def _context(desk: Desk, request: Request) -> dict[str, Any]:
         "here": path, "asked": asked, "blind": blind, "orders": list(ORDERS),
         "reviewer": reviewer, "said": latest(heard), "history": heard, "verdicts": VERDICTS,
         "agreements": [pair for pair in pairs if pair], "status_of": status_of,
-        "experiments": desk.experiments() if path in ("/experiments", "/compare") else [],
-        "beside": _beside(desk, asked.get("with", "")) if path == "/compare" else None,
-        "folder": desk.folder.name,
+        "experiments": view.experiments() if path in ("/experiments", "/compare") else [],
+        "beside": _beside(view, asked.get("with", "")) if path == "/compare" else None,
+        "folder": view.folder.name,
     }  # fmt: skip
 
 
-def _own_context(desk: Desk, own: OwnPatients, request: Request) -> dict[str, Any]:
+def _own_context(view: FolderView, own: OwnPatients, request: Request) -> dict[str, Any]:
     """Who of this hospital has the phenotype that was asked for, and one patient's days."""
-    phenotypes = read_report(desk.run).phenotypes
+    phenotypes = read_report(view.run).phenotypes
     number, asked = (request.query_params.get(name, "") for name in ("phenotype", "patient"))
     if not all(word == "" or word.isdecimal() for word in (number, asked)):
         raise SettingsError("phenotype and patient are numbers")
@@ -228,23 +228,33 @@ def _own_context(desk: Desk, own: OwnPatients, request: Request) -> dict[str, An
         "phenotypes": phenotypes, "phenotype": phenotype, "who": own.who(phenotype.number),
         "patient": patient, "rule": RULE, "most": MOST_LISTED, "grades": GRADE_WORDS,
         "timeline": [] if patient is None else own.timeline(patient, phenotype),
-        "here": PATIENTS, "folder": desk.folder.name,
+        "here": PATIENTS, "folder": view.folder.name,
     }  # fmt: skip
 
 
-def _beside(desk: Desk, name: str) -> RunsCompared | None:
+def _beside(view: FolderView, name: str) -> RunsCompared | None:
     """The shown run beside another one of the folder, by the other's name."""
-    known = {one["name"] for one in desk.experiments()}
-    return compare_runs(desk.run, desk.folder / name) if name in known else None
+    known = {one["name"] for one in view.experiments()}
+    return compare_runs(view.run, view.folder / name) if name in known else None
 
 
 def _blinded(phenotypes: Sequence[Phenotype], own: Sequence[Annotation]) -> list[Phenotype]:
     """Without evidence, origin, numbers, and what others said."""
     bare = [
-        replace(p, name=None, review=Review(), origin=None, prevalence=None, stability=None,
-                stability_resamples=None, grade=None, effective_patients=None, interval=None)
+        replace(
+            p,
+            name=None,
+            review=PhenotypeReview(),
+            origin=None,
+            prevalence=None,
+            stability=None,
+            stability_resamples=None,
+            grade=None,
+            effective_patients=None,
+            interval=None,
+        )
         for p in phenotypes
-    ]  # fmt: skip
+    ]
     return reviewed(bare, own)
 
 
@@ -259,7 +269,7 @@ def _reviewer(request: Request) -> str:
 def _fits(phenotype: Phenotype, asked: Mapping[str, str]) -> bool:
     """Whether a phenotype is among those a reader asked for."""
     wanted, kind, grade = (asked.get(name, "") for name in ("q", "kind", "grade"))
-    words = [phenotype.title, *(c.name for codes in phenotype.codes.values() for c in codes)]
+    words = [phenotype.title, *(c.name for codes in phenotype.shown.values() for c in codes)]
     found = not wanted or any(wanted.lower() in word.lower() for word in words)
     origin = phenotype.claimed.kind if phenotype.claimed else ""
     return found and kind in ("", origin) and grade in ("", phenotype.grade)

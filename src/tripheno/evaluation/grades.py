@@ -12,7 +12,8 @@ from tripheno.tensor.factors import match_components
 
 Grade = Literal["stable", "partly", "unstable"]
 
-STABLE_FROM = 0.9  # product of cosines over modes
+STABLE_FROM = 0.9  # product of cosines over modes; what another study of as many patients shows
+RESAMPLED_FROM = 0.95  # two studies are twice as far apart as a resample is from its own
 PARTLY_FROM = 0.7
 SHARE = 0.9  # of the resamples in which it must be that much alike
 
@@ -25,6 +26,17 @@ class Graded(NamedTuple):
     finalists: float  # the least likeness among finalists as good as the best
     effective_patients: float
     named: bool  # whether enough patients stand behind it to be released by name
+
+
+def grade_for(resamples: float, finalists: float) -> Grade:
+    """What the two together say, whoever stands behind it.
+
+    A resample is as far from the model as the model from the truth; another study's model is that
+    far on the other side, so what shall be alike there by ``STABLE_FROM`` must be closer here.
+    """
+    if resamples >= RESAMPLED_FROM and finalists >= STABLE_FROM:
+        return "stable"
+    return "partly" if min(resamples, finalists) >= PARTLY_FROM else "unstable"
 
 
 def likeness(reference: Factors, others: Sequence[Factors]) -> np.ndarray:
@@ -49,9 +61,7 @@ def graded(
             reached = float(ordered[int(np.floor((1.0 - SHARE) * len(ordered) + 1e-9))])
         agreed = float(finalists[:, r].min(initial=1.0))
         named = bool(patients >= min_cell_count)
-        least = min(reached, agreed)
-        grade: Grade = "unstable"
-        if least >= PARTLY_FROM:
-            grade = "stable" if least >= STABLE_FROM and named else "partly"
+        grade = grade_for(reached, agreed)
+        grade = "partly" if grade == "stable" and not named else grade
         result.append(Graded(grade, reached, agreed, float(patients), named))
     return tuple(result)

@@ -52,10 +52,25 @@ def chance(
 
     Nobody looks at what is not ``asked`` (patients × components): there it is 1.
     """
+    samplers = [_CodeSampler(people) for people in tensor.people_at_positions()]
+    found = [
+        _chance(piece, features, asked[at], rng, samplers, twins) for at, piece in tensor.pieces()
+    ]
+    return np.concatenate(found)
+
+
+def _chance(  # noqa: PLR0917 - the parts of one loop
+    tensor: CountTensor,
+    features: Sequence[np.ndarray],
+    asked: np.ndarray,
+    rng: np.random.Generator,
+    samplers: Sequence[_CodeSampler],
+    twins: int,
+) -> np.ndarray:
+    """The same of the patients of one piece; codes are drawn by how many of all have them."""
     cells, starts = tensor.cells, tensor.cells.starts
     indices, values = cells.indices, cells.values.astype(np.float64)
     offsets = np.cumsum([0, *(len(factor) for factor in features)])
-    lots = [_Lot(people) for people in tensor.people_at_positions()]
     score, stacked = cells.patient_product(features), np.vstack(features)
     found = np.ones_like(score)
     for i in np.flatnonzero(asked.any(axis=1)):
@@ -70,8 +85,8 @@ def chance(
         for first in range(0, twins, step):
             count = min(step, twins - first)
             drawn = np.hstack([
-                lot.drawn(size, count, rng) + offset
-                for lot, size, offset in zip(lots, sizes, offsets[:-1], strict=True)
+                sampler.drawn(size, count, rng) + offset
+                for sampler, size, offset in zip(samplers, sizes, offsets[:-1], strict=True)
             ])  # fmt: skip
             product = np.zeros((count, len(columns)))
             relabelled_products(values[mine], places, drawn, factors, product)
@@ -80,7 +95,7 @@ def chance(
     return found
 
 
-class _Lot:
+class _CodeSampler:
     """Codes of one mode, to be drawn by how many people have them, none twice."""
 
     def __init__(self, people: np.ndarray) -> None:

@@ -26,6 +26,7 @@ from tripheno.exchange.announcement import (
 from tripheno.exchange.keys import Entropy, Identity, check_signature, expand, extract
 from tripheno.exchange.roster import Roster, digest_of
 from tripheno.exchange.session import Session
+from tripheno.exchange.signed import occasion_of, signed, verified
 
 CONFIRM = "keys/confirm"
 SHARE_BYTES = 32
@@ -163,6 +164,21 @@ class BlindSession(Session):
                 check_signature(member.public, _END, self._h, signatures[member.name], member.name)
             except BadSignature:
                 self._break()
+
+    def signed(self, label: str, data: bytes) -> bytes:
+        """Something in clear, under this hospital's key, for this attempt alone."""
+        self._check_ready()
+        return signed(self._identity, self._occasion, label, data)
+
+    def verified(self, peer: str, label: str, data: bytes) -> bytes:
+        """What a peer signed in clear in this attempt, without its signature."""
+        self._check_ready()
+        where = f"{peer}, {label}"
+        return verified(data, self.roster.key_of(peer), self._occasion, label, where)
+
+    @property
+    def _occasion(self) -> bytes:
+        return occasion_of(self.study, self.run, self.epoch)
 
     # ── from one hospital to another ──────────────────────────────────────────────────────────
 

@@ -27,14 +27,7 @@ from tripheno.errors import BadMessage, DriftedApart
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.fixed_point import NARROWEST, Layout
 from tripheno.exchange.messages import Contribution, pack, unpack
-from tripheno.exchange.registry import (
-    Declaration,
-    Field,
-    How,
-    declaration_of,
-    declared,
-    shaped,
-)
+from tripheno.exchange.registry import Declaration, Field, How, declaration_of, declared, shaped
 from tripheno.exchange.session import Session, add
 from tripheno.exchange.words import Noise, Scales, decode, encode, overflow_of
 
@@ -46,7 +39,7 @@ CARRIED_BITS = 10  # room for a vote, and for a projection of unit columns
 DRIFT = 1e-9  # relative: further apart are two results
 
 
-class Door(Protocol):
+class Gatekeeper(Protocol):
     """What stands between a hospital and the line: it checks, writes down, and lets pass."""
 
     def pass_out(
@@ -61,8 +54,8 @@ class Door(Protocol):
         """The axes have other sizes from now on."""
 
 
-class OpenDoor:
-    """No door: for tests, and for data that are nobody's."""
+class OpenGatekeeper:
+    """No gate: for tests, and for data that are nobody's."""
 
     def pass_out(
         self, step: str, declaration: Declaration, data: bytes, shapes: Mapping[str, Any] | None
@@ -79,11 +72,11 @@ class OpenDoor:
 
 
 @dataclass
-class Desk:
-    """One hospital in this process: its session (none: sums in clear) and its door."""
+class LocalHospital:
+    """One hospital in this process: its session (none: sums in clear) and its gate."""
 
-    session: Session | None = None
-    door: Door = field(default_factory=OpenDoor)
+    session: Session | None
+    gatekeeper: Gatekeeper
     noise: Noise = field(default=lambda words: np.zeros(words, dtype=np.int64))
 
 
@@ -166,7 +159,7 @@ def unbundled(data: bytes, hospitals: Sequence[str], step: str) -> dict[str, byt
     length = int.from_bytes(data[:4], "little")
     try:
         sizes = [(str(name), int(size)) for name, size in json.loads(data[4 : 4 + length])]
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         raise BadMessage("cannot be read", where=step) from None
     found, at = {}, 4 + length
     for name, size in sizes:
@@ -176,6 +169,8 @@ def unbundled(data: bytes, hospitals: Sequence[str], step: str) -> dict[str, byt
         at += size
     if at != len(data) or sorted(found) != sorted(hospitals) or len(sizes) != len(found):
         raise BadMessage("not one part of every hospital", where=step)
+    if bundle(found) != data:
+        raise BadMessage("not as it is written", where=step)
     return found
 
 
@@ -220,10 +215,17 @@ class Communicator:
     """The hospitals of a study as its program sees them."""
 
     def __init__(
-        self, hospitals: Sequence[str], desks: Mapping[str, Desk], carrier: Carrier
+        self,
+        hospitals: Sequence[str],
+        local_hospitals: Mapping[str, LocalHospital],
+        carrier: Carrier,
     ) -> None:
-        self.hospitals, self.desks, self.carrier = tuple(hospitals), dict(desks), carrier
-        self.traffic = {name: Traffic() for name in self.desks}
+        self.hospitals, self.local_hospitals, self.carrier = (
+            tuple(hospitals),
+            dict(local_hospitals),
+            carrier,
+        )
+        self.traffic = {name: Traffic() for name in self.local_hospitals}
         self.scales = Scales(len(self.hospitals))
 
     @property
@@ -234,7 +236,7 @@ class Communicator:
     @property
     def members(self) -> tuple[str, ...]:
         """The hospitals that live in this process."""
-        return tuple(self.desks)
+        return tuple(self.local_hospitals)
 
     def sum(
         self,
@@ -281,17 +283,17 @@ class Communicator:
         self._opaque(step, declaration, give)
 
     def resize(self, codes: Mapping[str, int]) -> None:
-        """Tell every door what sizes the axes have from now on."""
-        for desk in self.desks.values():
-            desk.door.resize(codes)
+        """Tell every gate what sizes the axes have from now on."""
+        for local in self.local_hospitals.values():
+            local.gatekeeper.resize(codes)
 
     # ── the way out and back ──────────────────────────────────────────────────────────────────
 
     def _opaque(self, step: str, declaration: Declaration, give: Callable[[str], bytes]) -> bytes:
         sent = {}
-        for name, desk in self.desks.items():
+        for name, local in self.local_hospitals.items():
             started = time.perf_counter()
-            sent[name] = desk.door.pass_out(step, declaration, give(name), None)
+            sent[name] = local.gatekeeper.pass_out(step, declaration, give(name), None)
             self.traffic[name].seconds += time.perf_counter() - started
         return self._exchange(declaration.how, step, sent)
 
@@ -302,18 +304,24 @@ class Communicator:
             traffic.bytes_up += len(data)
             traffic.bytes_down += len(answer)
             traffic.rounds += 1
-            self.desks[name].door.arrived(step, answer)
+            self.local_hospitals[name].gatekeeper.arrived(step, answer)
         return answer
 
     def _total(self, step: str, declaration: Declaration, parts: Mapping[str, Arrays]) -> Arrays:
-        first = next(iter(self.desks.values()))
-        if self.size == 1 and first.session is None and isinstance(first.door, OpenDoor):
+        first = next(iter(self.local_hospitals.values()))
+        if (
+            self.size == 1
+            and first.session is None
+            and isinstance(first.gatekeeper, OpenGatekeeper)
+        ):
             (only,) = parts.values()  # nothing to add to, nobody to hide from
             return dict(only)
         shapes = {name: array.shape for name, array in next(iter(parts.values())).items()}
         if first.session is None:
             sent = {
-                name: self.desks[name].door.pass_out(step, declaration, pack(arrays), shapes)
+                name: self.local_hospitals[name].gatekeeper.pass_out(
+                    step, declaration, pack(arrays), shapes
+                )
                 for name, arrays in parts.items()
             }
             return unpack(self._exchange("sum", step, sent), where=step)
@@ -327,37 +335,40 @@ class Communicator:
         layout: Layout,
         shapes: Mapping[str, Any],
     ) -> Arrays:
-        """Seal, exchange, open; again on wider scales while a contribution does not fit."""
-        exponents = np.maximum(
-            self.scales.exponents(step, layout), _least_exponents(layout, declaration.fields)
-        )
+        """Seal, exchange, open; again on another scale where a number does not fit, or is tiny."""
+        least = least_exponents(layout, declaration.fields)
+        exponents = self.scales.exponents(step, layout, least)
         failed = np.full(layout.lanes, NARROWEST)
         for widening in itertools.count():
             named = step if widening == 0 else f"{step}/wider{widening}"
             sent = {}
             for name, arrays in parts.items():
-                started, desk = time.perf_counter(), self.desks[name]
-                assert desk.session is not None  # sums are blind for all or for none
-                words = encode(layout, layout.flat(arrays), exponents, self.size, desk.noise)
-                sealed = desk.session.seal(named, words, layout.digest, exponents.tobytes())
-                sent[name] = desk.door.pass_out(named, declaration, sealed, shapes)
+                started, local = time.perf_counter(), self.local_hospitals[name]
+                assert local.session is not None  # sums are blind for all or for none
+                words = encode(layout, layout.flat(arrays), exponents, self.size, local.noise)
+                sealed = local.session.seal(named, words, layout.digest, exponents.tobytes())
+                sent[name] = local.gatekeeper.pass_out(named, declaration, sealed, shapes)
                 self.traffic[name].seconds += time.perf_counter() - started
             words = self._opened(self._exchange("sum", named, sent))
             overflow = overflow_of(layout, words)
-            if not overflow.any():
-                break
-            failed = np.where(overflow, exponents, failed)
-            exponents = self.scales.widened(exponents, overflow, widening)
-        self.scales.learn(step, layout, exponents, words, failed)
-        return decode(layout, words, exponents, self.size)
+            if overflow.any():
+                failed = np.where(overflow, exponents, failed)
+                exponents = self.scales.widened(exponents, overflow, widening)
+                continue
+            coarse = widening == 0 and self.scales.too_coarse(step, layout, words)
+            self.scales.learn(step, layout, exponents, words, failed, least)
+            if not coarse:
+                return decode(layout, words, exponents, self.size)
+            exponents = self.scales.exponents(step, layout, least)
+        raise AssertionError  # widening ends with an error of its own
 
     def _opened(self, total: bytes) -> np.ndarray:
         """Every session of this process goes on with the same total; the words are the same."""
         words = None
-        for name, desk in self.desks.items():
+        for name, local in self.local_hospitals.items():
             started = time.perf_counter()
-            assert desk.session is not None
-            words = desk.session.open(total)
+            assert local.session is not None
+            words = local.session.open(total)
             self.traffic[name].seconds += time.perf_counter() - started
         assert words is not None
         return words
@@ -376,8 +387,8 @@ class Communicator:
 
 
 @lru_cache(maxsize=256)
-def _least_exponents(layout: Layout, fields: tuple[Field, ...]) -> np.ndarray:
-    """Votes and reviews are zeros at first: their lanes are never taken for narrower ones."""
+def least_exponents(layout: Layout, fields: tuple[Field, ...]) -> np.ndarray:
+    """Votes and reviews are zeros at first: their lanes are not taken for narrow ones."""
     known = {field.name: field.least for field in fields} | dict.fromkeys(
         (VOTES, STATE), CARRIED_BITS
     )
@@ -390,20 +401,17 @@ def _least_exponents(layout: Layout, fields: tuple[Field, ...]) -> np.ndarray:
 def in_clear(hospitals: Iterable[str], listen: Listener | None = None) -> Communicator:
     """A federation in one process that adds in clear: for research, and where nothing is hidden."""
     names = tuple(hospitals)
-    return Communicator(names, {name: Desk() for name in names}, InProcess(listen))
+    return Communicator(
+        names, {name: LocalHospital(None, OpenGatekeeper()) for name in names}, InProcess(listen)
+    )
 
 
 def projections(shared: Sequence[np.ndarray]) -> np.ndarray:
     """The shared state as two numbers: sums of its entries under fixed signs."""
-    return np.array(
-        [
-            sum(
-                float((array.ravel() * _signs(array.size, n, p)).sum())
-                for n, array in enumerate(shared)
-            )
-            for p in range(PROJECTIONS)
-        ]
-    )
+    return np.array([
+        sum(float((one.ravel() * _signs(one.size, n, p)).sum()) for n, one in enumerate(shared))
+        for p in range(PROJECTIONS)
+    ])  # fmt: skip
 
 
 @lru_cache(maxsize=64)

@@ -63,7 +63,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MessagePlan:
     """The facts about a study that decide which messages it sends, and how often at most."""
 
     modes: tuple[str, ...]
@@ -90,7 +90,7 @@ class Plan:
     guided: bool = False  # phenotypes in mind, whose codes only some hospitals know
 
 
-Times = Callable[[Plan], int]
+Times = Callable[[MessagePlan], int]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Field:
     name: str
     shape: tuple[Size, ...]
     per_mode: bool = False
-    least: int = NARROWEST  # bits before the point that its scale never falls below
+    least: int = NARROWEST  # bits before the point of its scale until a total was not zero
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -116,7 +116,9 @@ class Declaration:
     rows: str
     fields: tuple[Field, ...]
     times: Times
-    opaque: Callable[[Plan, Mapping[str, int]], int] | None = None  # bytes, where no fields say so
+    opaque: Callable[[MessagePlan, Mapping[str, int]], int] | None = (
+        None  # bytes, where no fields say so
+    )
 
     def shapes(self, sizes: Sizes, mode: int = 0) -> dict[str, tuple[int, ...]]:
         """Every array's shape under these sizes, for a step about one mode."""
@@ -194,6 +196,6 @@ def zeros(kind: type[K], sizes: Sizes, mode: int = 0) -> K:
     return kind.from_arrays({name: np.zeros(shape) for name, shape in shapes.items()})
 
 
-def messages_of(plan: Plan) -> tuple[Declaration, ...]:
+def messages_of(plan: MessagePlan) -> tuple[Declaration, ...]:
     """Every kind of message that a study of this plan sends, by name."""
     return tuple(one for _, one in sorted(REGISTRY.items()) if one.times(plan) > 0)

@@ -32,6 +32,7 @@ from tripheno.exchange.fixed_point import (
 from tripheno.exchange.keys import Entropy, expand
 
 FIELD_BITS = 60
+FEWEST_BITS = 24  # of the largest number in a lane, the first time it is seen
 MOST_WIDENINGS = 40  # of 30 bits: from the narrowest lane of zeros to the widest there is
 EIGHTHS = 8  # what was too narrow is forgotten by an eighth of a bit a step
 
@@ -126,19 +127,28 @@ class Scales:
         self._too_narrow: dict[tuple[str, bytes], np.ndarray] = {}  # in eighths of a bit
         self._peak: dict[tuple[str, bytes], np.ndarray] = {}
 
-    def exponents(self, step: str, layout: Layout, first: np.ndarray | None = None) -> np.ndarray:
+    def exponents(self, step: str, layout: Layout, least: np.ndarray | None = None) -> np.ndarray:
         """As wide as for the same step of the last iteration and for the last step on its mode.
 
-        A step that has neither takes its declaration's ``first`` exponents; without those it goes
-        by the last one of its layout.
+        A step that has neither goes by the last one of its layout, or takes the first exponents
+        there are, and no lane of it is narrower than its declaration's ``least``.
         """
         keys = (_key(step, layout), _mode_key(step, layout))
         known = [self._learnt[key] for key in keys if key in self._learnt]
         if known:
             return np.asarray(np.maximum.reduce(known))
-        if first is not None:
-            return first.astype("<i2")
-        return self._learnt.get(("", layout.digest), first_exponents(layout, self.hospitals))
+        first = self._learnt.get(("", layout.digest), first_exponents(layout, self.hospitals))
+        return first if least is None else np.maximum(first, least).astype("<i2")
+
+    def too_coarse(self, step: str, layout: Layout, words: np.ndarray) -> bool:
+        """Whether the first total of its kind has a lane with few digits: a closer one is worth it.
+
+        What is not zero and was never seen before may be very small beside the first scale.
+        """
+        if {_key(step, layout), _mode_key(step, layout)} & self._learnt.keys():
+            return False
+        bits = _bit_lengths(_largest(layout, words[: layout.size]))
+        return bool(((bits > 0) & (bits < FEWEST_BITS)).any())
 
     def widened(self, exponents: np.ndarray, overflow: np.ndarray, attempt: int) -> np.ndarray:
         """Wider lanes where a number did not fit; each attempt (from 0) widens more.
@@ -151,18 +161,26 @@ class Scales:
         wider = exponents.astype(np.int64) + min(JUMP << attempt, LONGEST_JUMP) * overflow
         return np.asarray(np.minimum(wider, WIDEST), dtype="<i2")
 
-    def learn(
-        self, step: str, layout: Layout, used: np.ndarray, words: np.ndarray, failed: np.ndarray
+    def learn(  # noqa: PLR0917 - what one step showed
+        self,
+        step: str,
+        layout: Layout,
+        used: np.ndarray,
+        words: np.ndarray,
+        failed: np.ndarray,
+        least: np.ndarray | None = None,
     ) -> None:
         """The next exponents: the size of this total and head-room, above what was too narrow.
 
         Contributions of opposite sign can be much larger than their sum. ``failed`` are the widest
         exponents that were too narrow in this step (`NARROWEST` where none was): halfway between
         them and those that worked is tried next, and they are forgotten slowly. So is a total's
-        size: one that passes zero is soon as large as ever.
+        size: one that passes zero is soon as large as ever. A lane that never held but zeros stays
+        at its ``least``: what it is for may come later.
         """
         key, used = _key(step, layout), used.astype(np.int64)
         bits = _bit_lengths(_largest(layout, words[: layout.size]))
+        headroom = HEADROOM if key in self._peak else 2 * HEADROOM  # first steps are the longest
         needed = np.where(bits > 0, bits + used - room_for(self.hospitals), NARROWEST)
         needed = np.maximum(needed, self._peak.get(key, needed) - 1)
         lowest = NARROWEST * EIGHTHS
@@ -175,8 +193,8 @@ class Scales:
         floor = np.where(known, floor, NARROWEST)
         # a sum of nothing may be one of very small numbers
         small = np.maximum(used - FRACTION_BITS, np.minimum(used, SMALLEST))
-        small = np.where(known, floor, small)
-        following = np.where(needed > NARROWEST, np.maximum(needed + HEADROOM, floor), small)
+        small = np.where(known, floor, small if least is None else np.maximum(small, least))
+        following = np.where(needed > NARROWEST, np.maximum(needed + headroom, floor), small)
         following = np.clip(following, NARROWEST, WIDEST).astype("<i2")
         self._too_narrow[key], self._peak[key] = narrow, needed
         self._learnt[key] = self._learnt["", layout.digest] = following

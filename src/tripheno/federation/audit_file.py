@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 
 from tripheno.errors import BadMessage, BrokenChain, DiskFailed
-from tripheno.exchange.keys import Identity, check_signature
+from tripheno.exchange.keys import SIGNATURE_BYTES, Identity, check_signature
 from tripheno.files import append_line, write_text
 from tripheno.privacy.audit import (
     COUNTERSIGNED,
@@ -30,6 +30,11 @@ from tripheno.privacy.audit import (
 )
 
 HEAD_FILE = "audit.head.json"
+GIVEN = b"sums 2 countersigned heads"
+OLDER_BACKUP = (
+    "was this hospital restored from an older backup? put a newer one back there; "
+    "or give this run up with `tripheno run --abort` and begin a new one"
+)
 
 
 class AuditFile(Recorder):
@@ -76,8 +81,8 @@ class AuditFile(Recorder):
         if kept.lines > len(self.lines):
             raise BrokenChain(
                 f"the log has {len(self.lines):,} lines, its last head {kept.lines:,}",
-                where=self.path.name,
-            )
+                where=self.path.name, fix=OLDER_BACKUP,
+            )  # fmt: skip
         if kept.lines < 1 or line_hash(self.lines[kept.lines - 1]) != kept.hash:
             raise BrokenChain("is not the log whose head was kept", where=f"line {kept.lines}")
 
@@ -103,9 +108,18 @@ class AuditFile(Recorder):
         if last:
             self.write({"kind": "close"})
         signed = head_bytes(len(self.lines), self._last)
-        signature = self._keeper.sign(SIGNED, signed).hex()
-        head = {"lines": len(self.lines), "hash": self._last, "signature": signature}
-        return json.dumps(head).encode()
+        return head_offer(len(self.lines), self._last, self._keeper.sign(SIGNED, signed))
+
+    @property
+    def countersigned(self) -> bool:
+        """Whether there is a coordinator's key: then a head without its signature is none."""
+        return bool(self._coordinator)
+
+    def countersignatures(self, data: bytes) -> bytes:
+        """What the coordinator gave to all hospitals, if it signed the whole of it."""
+        given, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+        check_signature(self._coordinator, GIVEN, given, signature, where="audit heads")
+        return given
 
     def take_countersignature(self, countersignature: str) -> Head:
         """The head as both signed it: a line of the log, and the coordinator's copy beside it."""
@@ -122,20 +136,28 @@ class AuditFile(Recorder):
         return head
 
 
+def head_offer(lines: int, last: str, signature: bytes) -> bytes:
+    """A head and its hospital's signature, as they leave."""
+    return json.dumps({"lines": lines, "hash": last, "signature": signature.hex()}).encode()
+
+
 def countersigned(
     name: str, offered: bytes, public: bytes, coordinator: Identity, kept: Head | None = None
 ) -> Head:
     """The coordinator's side: a hospital's head, checked against the last one kept, and signed."""
     try:
-        told = dict(json.loads(offered))
-        lines, last, signature = int(told["lines"]), str(told["hash"]), str(told["signature"])
+        claim = dict(json.loads(offered))
+        lines, last, signature = int(claim["lines"]), str(claim["hash"]), str(claim["signature"])
         given = bytes.fromhex(signature)
-    except (KeyError, ValueError, TypeError, RecursionError):
+        if head_offer(lines, last, given) != offered:
+            raise ValueError
+    except (KeyError, ValueError, TypeError, RecursionError, OverflowError):
         raise BadMessage("a head that cannot be read", where=name) from None
     signed = head_bytes(lines, last)
     check_signature(public, SIGNED, signed, given, where=f"{name}, audit head")
     if kept is not None and lines < kept.lines:
-        raise BrokenChain(f"the log shrank from {kept.lines:,} to {lines:,} lines", where=name)
+        shrank = f"the log shrank from {kept.lines:,} to {lines:,} lines"
+        raise BrokenChain(shrank, where=name, fix=OLDER_BACKUP)
     if kept is not None and lines == kept.lines and last != kept.hash:
-        raise BrokenChain("two logs of the same length", where=name)
+        raise BrokenChain("two logs of the same length", where=name, fix=OLDER_BACKUP)
     return Head(lines, last, signature, coordinator.sign(COUNTERSIGNED, signed).hex())

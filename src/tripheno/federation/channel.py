@@ -29,7 +29,7 @@ class EngineChannel(Channel):
     def round(self, step: str, broadcast: bytes) -> dict[str, bytes]:
         """Ask every hospital, again and again if need be, until all answered or time is over."""
         line, started, since = self._line, time.monotonic(), time.time()
-        request = Request(step, broadcast, started + line.seat.round_seconds, since)
+        request = Request(step, broadcast, started + line.engine_settings.round_seconds, since)
         line.notice(Awaited(self.hospitals, step, since))
         while True:
             answers, failures = line.ask(request)

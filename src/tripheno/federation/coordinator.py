@@ -12,15 +12,17 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tripheno.errors import BadMessage, SessionLost, WrongStep
+from tripheno.errors import BadMessage, OlderBackup, SessionLost, WrongStep
 from tripheno.exchange.communicator import combine
 from tripheno.exchange.keys import Identity
-from tripheno.federation.audit_file import countersigned
+from tripheno.exchange.roster import Roster
+from tripheno.exchange.signed import occasion_of, verified
+from tripheno.federation.audit_file import GIVEN, countersigned
 from tripheno.federation.transport import Channel
 from tripheno.federation.wire import COUNTERSIGN, DONE, Asked, Hello
 from tripheno.privacy.audit import Head
-from tripheno.privacy.labels import LABELS, shown_positions, united_labels
-from tripheno.protocol.agreed import Protocol, protocol_hash
+from tripheno.privacy.labels import LABELS, united_labels
+from tripheno.protocol.agreed import StudyProtocol, protocol_hash
 from tripheno.study.result import Findings, compared, read_result
 from tripheno.study.store import RunStore
 
@@ -30,10 +32,10 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Study:
+class CarriedStudy:
     """What the coordinator carries."""
 
-    protocol: Protocol
+    protocol: StudyProtocol
     run: str
     store: RunStore  # attempts alone
     identity: Identity | None = None  # countersigns audit heads; None: there are none
@@ -51,26 +53,31 @@ class Carried:
     attempts: int
 
 
-def coordinate(study: Study, channel: Channel) -> Carried:
+def coordinate(study: CarriedStudy, channel: Channel) -> Carried:
     """Carry the study to its end, in as many attempts as it takes."""
     for number in range(1, MOST_ATTEMPTS + 1):
         attempt = study.store.attempt() + 1
         study.store.take_attempt(attempt)
         try:
-            return Carried(_Attempt(study, channel, attempt).run(), attempt)
-        except SessionLost as fault:
+            return Carried(_CarriedAttempt(study, channel, attempt).run(), attempt)
+        except (SessionLost, OlderBackup) as fault:
             if number == MOST_ATTEMPTS:
-                raise
-            study.say(f"{fault.where} was started again; going on under new keys")
+                fix = "start `tripheno run` again, it goes on counting; or `tripheno run --abort`"
+                raise type(fault)(fault.what, where=fault.where, fix=fix) from None
+            if isinstance(fault, OlderBackup):
+                before = f"{fault.where} has made attempt {attempt} before"
+                study.say(f"{before}: this machine is from an older backup; counting on")
+            else:
+                study.say(f"{fault.where} was started again; going on under new keys")
     raise SessionLost("too many attempts", where=study.run)
 
 
-class _Attempt:
+class _CarriedAttempt:
     """One attempt: step after step, until all hospitals say that they are done."""
 
-    def __init__(self, study: Study, channel: Channel, number: int) -> None:
+    def __init__(self, study: CarriedStudy, channel: Channel, number: int) -> None:
         self.study, self.channel, self.number = study, channel, number
-        self.publics: Mapping[str, bytes] = {}
+        self.roster: Roster | None = None
         self.results: dict[str, Findings] = {}
         self.labels: Mapping[str, bytes] = {}
 
@@ -92,11 +99,8 @@ class _Attempt:
         if set(self.results) != set(self.channel.hospitals):
             raise BadMessage("a study that ends without a result of every hospital")
         found = compared(self.results)
-        shown = shown_positions(
-            found.solution.axes, found.solution.factors, found.solution.settings.n_components
-        )
         given = {name: data for name, data in self.labels.items() if data}
-        return replace(found, named=united_labels(given, shown))
+        return replace(found, named=united_labels(given, found.shown))
 
     def _same(self, asked: Mapping[str, Asked]) -> tuple[str, str]:
         """What all hospitals ask for: the same, or they are not in the same study any more."""
@@ -110,22 +114,43 @@ class _Attempt:
             return self._countersign(parts)
         if how == "release":
             solver = self.study.protocol.solver.with_variant_rules()
-            self.results = {n: read_result(data, solver, n) for n, data in parts.items()}
+            said = self._verified(step, parts)
+            self.results = {n: read_result(data, solver, n) for n, data in said.items()}
             return b""
         if step == LABELS.name:
-            self.labels = parts
+            self.labels = self._verified(step, parts)
         if step == "identity":
-            self.publics = self.study.protocol.roster(parts, b"").by_name()
+            identity = self.study.identity
+            own = identity.public if identity is not None else b""
+            self.roster = self.study.protocol.roster(parts, own)
         return combine(how, parts)  # type: ignore[arg-type]
+
+    def _verified(self, step: str, parts: Mapping[str, bytes]) -> dict[str, bytes]:
+        """What hospitals signed in clear, as they said it."""
+        roster = self._known()
+        occasion = occasion_of(roster.study, self.study.run, self.number)
+        return {
+            name: verified(data, roster.key_of(name), occasion, step, name)
+            for name, data in parts.items()
+        }
+
+    def _known(self) -> Roster:
+        if self.roster is None:
+            raise WrongStep("a message before the hospitals showed their keys")
+        return self.roster
 
     def _countersign(self, parts: Mapping[str, bytes]) -> bytes:
         """Every hospital shows where its audit log stands; the coordinator signs and keeps it."""
         identity, given = self.study.identity, {}
+        keys = self._known().by_name()
         for hospital, offered in parts.items():
             if identity is None or not offered:
                 continue
             last = self.study.last_head(hospital)
-            head = countersigned(hospital, offered, self.publics[hospital], identity, last)
+            head = countersigned(hospital, offered, keys[hospital], identity, last)
             self.study.heads(hospital, head)
             given[hospital] = head.countersignature
-        return json.dumps(given).encode() if given else b""
+        if identity is None or not given:
+            return b""
+        signed = json.dumps(given).encode()
+        return signed + identity.sign(GIVEN, signed)

@@ -23,13 +23,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tripheno import __version__
 from tripheno.errors import NameTaken, NoKit, OtherProtocol
-from tripheno.federation.line import Awaited, Seat
+from tripheno.federation.line import Awaited, EngineSettings
 from tripheno.federation.preflight import check_port_is_free
 from tripheno.federation.provisioning import LEAD, Address, Kit, Machine, port_of
 from tripheno.files import held, lock, write_text
 from tripheno.privacy.audit import Head, read_head
-from tripheno.protocol.agreed import Protocol, protocol_hash
+from tripheno.protocol.agreed import StudyProtocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.study.store import RunStore, write_whole
 
@@ -71,7 +72,7 @@ class CoordinatorHome:
         self.machine = Machine(self.state / "engine")
         self.key = self.folder / "keys" / "coordinator.key"
 
-    def prepare(self, protocol: Protocol) -> tuple[str, Kit]:
+    def prepare(self, protocol: StudyProtocol) -> tuple[str, Kit]:
         """The authority, the server's kit and the login, made where they are missing."""
         address = Address.of(protocol.operation.address)
         fingerprint = self.machine.found_authority(address)
@@ -79,34 +80,41 @@ class CoordinatorHome:
         self.machine.own_kit(LEAD, "admin", address, fingerprint)
         return fingerprint, kit
 
-    def own_kits(self, protocol: Protocol) -> list[tuple[str, Kit, str]]:
+    def own_kits(self, protocol: StudyProtocol) -> list[tuple[str, Kit, str]]:
         """The coordinator's own certificates: what for, in which kit, in which role there."""
         server = self.machine.kit(Address.of(protocol.operation.address).host)
         return [("server", server, "server"), ("login", self.machine.kit(LEAD), "client")]
 
-    def renew(self, protocol: Protocol, days: int) -> dict[str, int]:
-        """New keys and certificates where fewer days are left; how many days each is good for."""
+    def renew(self, protocol: StudyProtocol, days: int) -> dict[str, int]:
+        """New certificates where fewer days are left; how many days each is good for.
+
+        The keys stay: the server's has signed what agents and jobs that are connected show it, and
+        under another one it would refuse them until each is started again.
+        """
         address = Address.of(protocol.operation.address)
         fingerprint, _ = self.prepare(protocol)
         found = {}
         for label, kit, role in self.own_kits(protocol):
             if kit.days_left(role) < days:
                 kind = {"server": "server", "client": "admin"}[role]
-                self.machine.forget(kit.workspace.name)
                 self.machine.make_own(kit.workspace.name, kind, address, fingerprint)
             found[label] = kit.days_left(role)
         return found
 
-    def seat(self, protocol: Protocol, network: tuple[Path, Path] | None = None) -> Seat:
+    def engine_settings(
+        self, protocol: StudyProtocol, network: tuple[Path, Path] | None = None
+    ) -> EngineSettings:
         """Where `run` finds the server and its login: our own, or those of another network."""
         seconds = float(protocol.operation.round_seconds)
         if network is not None:
             server, lead = (path.resolve() for path in network)
-            return Seat(server, lead, self.state / "job", seconds)
+            return EngineSettings(server, lead, self.state / "job", seconds)
         own = self.machine.kit(Address.of(protocol.operation.address).host)
         if not own.ready:
             raise NoKit("there is no server here yet", fix="start `tripheno serve` first")
-        return Seat(own.workspace, self.machine.kit(LEAD).workspace, self.state / "job", seconds)
+        return EngineSettings(
+            own.workspace, self.machine.kit(LEAD).workspace, self.state / "job", seconds
+        )
 
     def forget_jobs(self, kit: Kit) -> None:
         """Before a server starts: its port is free, and no job of one that was killed is left.
@@ -129,10 +137,10 @@ class CoordinatorHome:
         except (OSError, ValueError):
             return {}
 
-    def begin(self, protocol: Protocol, *, anew: bool) -> tuple[str, bool]:
+    def begin(self, protocol: StudyProtocol, *, anew: bool) -> tuple[str, bool]:
         """The run to go on with, or a new one; and whether it is gone on with.
 
-        A paused run of another `federation.toml` is not lost in passing: it is named.
+        A paused run of another `federation.toml` or version is not lost in passing: it is named.
         """
         before, own = self.current(), protocol_hash(protocol)
         if before.get("state") == "open" and not anew:
@@ -142,10 +150,18 @@ class CoordinatorHome:
                     where=str(self.folder),
                     fix="put the old federation.toml back; or give that run up with `run --abort`",
                 )
+            if before.get("version") != __version__:
+                raise OtherProtocol(
+                    f"run {before['run']} is paused, and tripheno {before.get('version')} began it",
+                    where=str(self.folder),
+                    fix="finish it with that version; or give it up with `run --abort`",
+                )
             return str(before["run"]), True
         number = int(before.get("number", 0)) + 1
         run = f"{own[:12]}-{number}"
-        self._note({"run": run, "number": number, "protocol": own, "state": "open"})
+        self._note({
+            "run": run, "number": number, "protocol": own, "state": "open", "version": __version__,
+        })  # fmt: skip
         return run, False
 
     def write_to(self, folder: Path) -> None:
@@ -181,8 +197,8 @@ class CoordinatorHome:
     def awaited(self, run: str) -> Awaited | None:
         """Who is awaited, since when."""
         try:
-            told = json.loads((self.run_folder(run) / "awaited.json").read_text(encoding="utf-8"))
-            return Awaited(tuple(told["hospitals"]), told["step"], told["since"], told["why"])
+            saved = json.loads((self.run_folder(run) / "awaited.json").read_text(encoding="utf-8"))
+            return Awaited(tuple(saved["hospitals"]), saved["step"], saved["since"], saved["why"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

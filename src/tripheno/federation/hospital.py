@@ -1,15 +1,15 @@
 """A hospital's process in a study: it runs the program, and the coordinator's steps drive it on.
 
-The engine brings steps to :meth:`HospitalDesk.respond`. Each hands the answer to the step before to
-the program, which runs in a thread of its own, and waits for what the program wants to send next.
-The program asks; nobody can ask a hospital for anything.
+The engine brings steps to :meth:`HospitalService.respond`. Each hands the answer to the step
+before to the program, which runs in a thread of its own, and waits for what the program wants to
+send next. The program asks; nobody can ask a hospital for anything.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from queue import Queue
 from threading import Thread
@@ -18,17 +18,17 @@ import numpy as np
 
 from tripheno.errors import (
     BadMessage,
-    RunFailed,
+    OlderBackup,
     SessionLost,
     TriphenoError,
     TriphenoWarning,
     UnknownMember,
     WrongStep,
 )
-from tripheno.exchange.communicator import Carrier, Communicator, Desk, Door
+from tripheno.exchange.communicator import Carrier, Communicator, Gatekeeper, LocalHospital
 from tripheno.exchange.keys import Identity, fingerprint_of
 from tripheno.exchange.registry import How
-from tripheno.federation.doorkeeper import ApprovedDoor
+from tripheno.federation.gatekeeper import ApprovedGatekeeper
 from tripheno.federation.wire import (
     COUNTERSIGN,
     DONE,
@@ -39,12 +39,13 @@ from tripheno.federation.wire import (
 )
 from tripheno.privacy.audit import AUDIT_HEAD
 from tripheno.privacy.faults import FAULT, fault_bytes
-from tripheno.protocol.agreed import Protocol
+from tripheno.protocol.agreed import StudyProtocol
 from tripheno.study.keys import Greeting
-from tripheno.study.program import Hospital, Occasion, Say, Study, conduct
+from tripheno.study.program import Hospital, RunContext, Say, Study, conduct
 from tripheno.study.result import Findings
 from tripheno.study.store import RunStore
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.shards import Shards
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,12 @@ class HospitalFile:
 
     name: str
     tensor: CountTensor  # on its own axes
-    protocol: Protocol
+    protocol: StudyProtocol
     identity: Identity
     store: Callable[[str], RunStore]  # run → its folder
-    door: Callable[[str, bytes], Door]  # run, coordinator's key → what lets messages pass
+    gatekeeper: Callable[
+        [str, bytes], Gatekeeper
+    ]  # run, coordinator's key → what lets messages pass
     secret: bytes = b""  # its exponent in the study's tokens follows from it
     snapshot: bytes = bytes(32)  # salted digest of its data
     labels: Callable[[], bool] = field(default=lambda: False)  # may names of codes leave
@@ -66,9 +69,12 @@ class HospitalFile:
     over: Callable[[str], None] = field(default=lambda _run: None)  # the very last step was taken
     refused: Callable[[str, str], None] = field(default=lambda _step, _code: None)
     say: Say = field(default=lambda _text: None)
+    step: Callable[[str], None] = field(default=lambda _step: None)  # told of every step's name
+    failed: Callable[[Exception], None] = field(default=lambda _fault: None)
+    shards: Callable[[], AbstractContextManager[Shards | None]] = nullcontext
 
 
-class HospitalDesk:
+class HospitalService:
     """Answers every step of a study. A new attempt begins with a hello and new keys."""
 
     def __init__(self, file: HospitalFile) -> None:
@@ -91,24 +97,33 @@ class HospitalDesk:
             current.take(number, data)
         asked = current.next()
         if asked.how == DONE:
+            self._attempt = None  # whatever else comes finds nobody who waits for it
             self.file.over(current.hello.run)
         return asked.pack()
 
     def _begin(self, attempt: int, data: bytes) -> None:
         file, hello = self.file, Hello.unpack(data)
         check_agreement(file.protocol, hello, where=file.name)
+        if hello.pack() != data:
+            raise BadMessage("not as it is written", where="hello")
         store = file.store(hello.run)
-        if hello.attempt != attempt or attempt <= store.attempt():
-            raise WrongStep("an attempt that was made before", where=file.name)
+        if hello.attempt != attempt:
+            raise WrongStep("a hello of another attempt", where=file.name)
+        if attempt <= store.attempt():
+            raise OlderBackup(
+                f"attempt {attempt} was made before, the last was {store.attempt()}",
+                where=file.name, why="the coordinator was restored from an older backup",
+                fix="nothing here: its `tripheno run` counts on",
+            )  # fmt: skip
         coordinator = coordinator_key(file.protocol, hello)
-        door = file.door(hello.run, coordinator)
+        gatekeeper = file.gatekeeper(hello.run, coordinator)
         store.take_attempt(attempt)
         if self._attempt is not None:
             self._attempt.leave()
-        self._attempt = _Attempt(file, hello, store, door, coordinator)
+        self._attempt = _Attempt(file, hello, store, gatekeeper, coordinator)
 
 
-def coordinator_key(protocol: Protocol, hello: Hello) -> bytes:
+def coordinator_key(protocol: StudyProtocol, hello: Hello) -> bytes:
     """The key that countersigns audit heads, if it is the one agreed on."""
     try:
         public = bytes.fromhex(hello.coordinator)
@@ -127,9 +142,14 @@ class _Attempt(Carrier):
     """One attempt at one hospital: the program in its thread, and the line it sends over."""
 
     def __init__(
-        self, file: HospitalFile, hello: Hello, store: RunStore, door: Door, coordinator: bytes
+        self,
+        file: HospitalFile,
+        hello: Hello,
+        store: RunStore,
+        gatekeeper: Gatekeeper,
+        coordinator: bytes,
     ) -> None:
-        self.file, self.hello, self.store, self.door = file, hello, store, door
+        self.file, self.hello, self.store, self.gatekeeper = file, hello, store, gatekeeper
         self._coordinator, self._step = coordinator, 0
         self._out: Queue[Asked | BaseException] = Queue()
         self._in: Queue[bytes | None] = Queue()
@@ -141,8 +161,8 @@ class _Attempt(Carrier):
         """The answer to the step before; out of turn it is refused, and nothing changes."""
         if number != self._step + 1:
             fault = WrongStep("a step out of turn", where=f"{self.file.name}, step {number}")
-            if isinstance(self.door, ApprovedDoor):
-                self.door.refused(f"{self.hello.attempt}:{number}", fault)
+            if isinstance(self.gatekeeper, ApprovedGatekeeper):
+                self.gatekeeper.refused(f"{self.hello.attempt}:{number}", fault)
             raise fault
         self._step = number
         self._in.put(data)
@@ -166,6 +186,7 @@ class _Attempt(Carrier):
         return self._ask(how, step, parts[self.file.name])
 
     def _ask(self, how: str, step: str, data: bytes) -> bytes:
+        self.file.step(step)
         self._out.put(Asked(how, step, data))
         answer = self._in.get()
         if answer is None:
@@ -180,39 +201,44 @@ class _Attempt(Carrier):
             self._out.put(Asked(DONE, "end", b""))
         except _Left:
             return
-        except Exception as fault:  # the desk raises it where the step was asked
-            ours = isinstance(fault, TriphenoError)
-            self.file.say(str(fault) if ours else f"{RunFailed.code} {type(fault).__name__}")
-            # a door that cannot write lets the code pass all the same
+        except Exception as fault:  # the service raises it where the step was asked
+            self.file.failed(fault)
+            # a gate that cannot write lets the code pass all the same
             with suppress(TriphenoError):
-                if isinstance(fault, TriphenoError) and isinstance(self.door, ApprovedDoor):
-                    self.door.refused("study", fault)
-                self.door.pass_out(FAULT.name, FAULT, fault_bytes(fault), None)
+                if isinstance(fault, TriphenoError) and isinstance(
+                    self.gatekeeper, ApprovedGatekeeper
+                ):
+                    self.gatekeeper.refused("study", fault)
+                self.gatekeeper.pass_out(FAULT.name, FAULT, fault_bytes(fault), None)
             self._out.put(fault)
 
     def _study(self) -> None:
         file, protocol = self.file, self.file.protocol
         names = tuple(sorted(protocol.names))
-        federation = Communicator(names, {file.name: Desk(None, self.door)}, self)
+        federation = Communicator(names, {file.name: LocalHospital(None, self.gatekeeper)}, self)
         greeting = Greeting(file.snapshot, file.thresholds, self.store.kept())
         hospital = Hospital(file.identity, file.secret, greeting, file.labels(), file.traits)
-        occasion = Occasion(
+        occasion = RunContext(
             self.hello.run, self.hello.attempt, self._coordinator, say=file.say,
             met=lambda: self._show_head("first"),
         )  # fmt: skip
         tensors, hospitals = {file.name: file.tensor}, {file.name: hospital}
-        found = conduct(Study(protocol, tensors, hospitals, federation, occasion, self.store))
+        with file.shards() as shards:
+            study = Study(
+                protocol, tensors, hospitals, federation, occasion, self.store, shards
+            )  # fmt: skip
+            found = conduct(study)
         file.finished(self.hello.run, found)
         self._show_head("last")
 
     def _show_head(self, which: str) -> None:
-        """Where the audit log stands, for the coordinator's signature; a door without one has none.
+        """Where the audit log stands, for the coordinator's signature; a gate without one has none.
 
         A line about the head would change it, so it is no line.
         """
-        step, door = f"{AUDIT_HEAD.name}/{which}", self.door
+        step, gatekeeper = f"{AUDIT_HEAD.name}/{which}", self.gatekeeper
         offered = b""
-        if isinstance(door, ApprovedDoor):
-            head = door.offer_head(last=which == "last")
-            offered = door.pass_out(step, AUDIT_HEAD, head, None)
-        door.arrived(step, self._ask(COUNTERSIGN, step, offered))
+        if isinstance(gatekeeper, ApprovedGatekeeper):
+            head = gatekeeper.offer_head(last=which == "last")
+            offered = gatekeeper.pass_out(step, AUDIT_HEAD, head, None)
+        gatekeeper.arrived(step, self._ask(COUNTERSIGN, step, offered))

@@ -22,7 +22,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
     StreamHeaderKey,
 )
 
-from tripheno.federation.relay import Broken, frame, knock, read_frame
+from tripheno.federation.relay import Broken, connect_to_relay, frame, read_frame
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -55,7 +55,7 @@ class HospitalPost:
 
     def __init__(self) -> None:
         self._line: Connection[Any, Any] | None = None
-        self._lock = Lock()
+        self._lock, self._steps = Lock(), 0
 
     @collab.init  # type: ignore[untyped-decorator]
     def begin(self) -> None:
@@ -66,10 +66,13 @@ class HospitalPost:
     def answer(self, step: str, data: bytes) -> bytes:
         """Pass a step on; a `join` that was started again is found again."""
         with self._lock:
+            self._steps += 1
+            if self._steps % ROUNDS_BETWEEN_SWEEPS == 0:
+                gc.collect()
             for attempt in (1, 2):
                 try:
                     if self._line is None:
-                        self._line = knock(_workspace())
+                        self._line = connect_to_relay(_workspace())
                     self._line.send_bytes(frame(step, data))
                     return self._line.recv_bytes()
                 except Broken:
@@ -126,7 +129,10 @@ class ServerPost:
         idle_since = time.monotonic()
         while time.monotonic() - idle_since < SECONDS_WARM and not collab.is_aborted:
             before = self._rounds
-            with suppress(*Broken, AuthenticationError, ValueError), knock(_workspace()) as line:
+            with (
+                suppress(*Broken, AuthenticationError, ValueError),
+                connect_to_relay(_workspace()) as line,
+            ):
                 self._attend(line)
             if self._rounds > before:
                 collab.clients(timeout=SECONDS_TO_REST).rest()
@@ -152,5 +158,5 @@ class ServerPost:
         failures = {name: str(fault)[:300] for name, fault in found.failures.items()}
         answers = {name: part for name, part in found if isinstance(part, bytes)}
         sizes = {name: len(part) for name, part in answers.items()}
-        told = {"sizes": sizes, "failures": failures, "seconds": arrived.seconds}
-        return frame(json.dumps(told), b"".join(answers.values()))
+        header = {"sizes": sizes, "failures": failures, "seconds": arrived.seconds}
+        return frame(json.dumps(header), b"".join(answers.values()))

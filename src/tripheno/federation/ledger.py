@@ -28,16 +28,20 @@ class Entry:
     runs: list[str] = field(default_factory=list)
 
 
-class Ledger:
+class RunLedger:
     """``ledger.json`` in a hospital's state folder."""
 
     def __init__(self, state: Path) -> None:
         self.path = state / LEDGER
         try:
-            told = json.loads(self.path.read_bytes()) if self.path.is_file() else []
-            self.entries = [Entry(**one) for one in told]
+            saved = json.loads(self.path.read_bytes()) if self.path.is_file() else []
+            self.entries = [Entry(**one) for one in saved]
         except (ValueError, TypeError):
             raise RunFailed("the ledger of studies cannot be read", where=LEDGER) from None
+
+    def knows(self, run: str) -> bool:
+        """Whether this run began before, with whatever study."""
+        return any(run in entry.runs for entry in self.entries)
 
     def enter(self, now: Entry, run: str, most_runs: int) -> None:
         """Write down that a run begins, or refuse it; on disk before anything leaves."""

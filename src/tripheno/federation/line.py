@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tripheno.errors import BadMessage, EngineRefused, PeerLost
 from tripheno.federation.job_files import write_job
-from tripheno.federation.relay import Broken, Door, frame, read_frame
-from tripheno.federation.session import Session
+from tripheno.federation.relay import Broken, RelaySocket, frame, read_frame
+from tripheno.federation.session import ServerLogin
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -41,7 +40,7 @@ Notice = Callable[[Awaited | None], None]
 
 
 @dataclass(frozen=True)
-class Seat:
+class EngineSettings:
     """Where the coordinator's own folders are, and how long a step may take."""
 
     server: Path  # workspace of the engine's server
@@ -68,24 +67,29 @@ class Request:
 class EngineLine:
     """A login, a job and the socket to it. Use it as a block."""
 
-    def __init__(self, hospitals: Sequence[str], seat: Seat, notice: Notice | None = None) -> None:
-        self.hospitals, self.seat = tuple(hospitals), seat
+    def __init__(
+        self,
+        hospitals: Sequence[str],
+        engine_settings: EngineSettings,
+        notice: Notice | None = None,
+    ) -> None:
+        self.hospitals, self.engine_settings = tuple(hospitals), engine_settings
         self.notice = notice or (lambda _awaited: None)
         self.jobs = 0  # submitted so far
         self.arrived: dict[str, float] = {}  # hospital → seconds that its last answer took
-        self._door = Door(seat.server)
+        self._relay_socket = RelaySocket(engine_settings.server)
         self._lines: SimpleQueue[Connection[Any, Any]] = SimpleQueue()
         self._line: Connection[Any, Any] | None = None
-        self._session: Session | None = None
+        self._session: ServerLogin | None = None
         self._job = ""
         self._given_up: set[str] = set()  # jobs that may knock once more and are not let in
         self._asking = False  # a step is under way
-        Thread(target=self._open_door, name="tripheno-door", daemon=True).start()
+        Thread(target=self._accept_jobs, name="tripheno-door", daemon=True).start()
 
-    def _open_door(self) -> None:
+    def _accept_jobs(self) -> None:
         with suppress(OSError):  # closed
             while True:
-                self._lines.put(self._door.accept())
+                self._lines.put(self._relay_socket.accept())
 
     def ask(self, request: Request) -> tuple[dict[str, bytes], dict[str, str]]:
         """Every hospital's answer to a step, and why some did not come."""
@@ -106,15 +110,15 @@ class EngineLine:
             raise EOFError
         head, body = read_frame(line.recv_bytes())
         self._asking = False
-        told = json.loads(head)
+        header = json.loads(head)
         answers, at = {}, 0
-        for name, size in told["sizes"].items():
+        for name, size in header["sizes"].items():
             answers[name] = body[at : at + size]
             at += size
         if set(answers) - set(self.hospitals) or at != len(body):
             raise BadMessage("answers of hospitals that were not asked", where=step)
-        self.arrived = {name: float(seconds) for name, seconds in told["seconds"].items()}
-        return answers, dict(told["failures"])
+        self.arrived = {name: float(seconds) for name, seconds in header["seconds"].items()}
+        return answers, dict(header["failures"])
 
     def wait(self, request: Request, late: Sequence[str], why: str) -> None:
         """A moment before the next attempt, or the end of the time for a step."""
@@ -123,7 +127,7 @@ class EngineLine:
         if request.left <= 0.0:
             self.hang_up()
             raise PeerLost(
-                f"no answer within {self.seat.round_seconds:g} s",
+                f"no answer within {self.engine_settings.round_seconds:g} s",
                 where=f"{', '.join(late)}, step {request.step}",
                 why=why,
                 fix="once it is back, the same `tripheno run` goes on from the last checkpoint",
@@ -164,7 +168,7 @@ class EngineLine:
 
     def _submit(self, request: Request) -> None:
         self._gather(request)
-        self._job = self._logged_in().submit(write_job(self.seat.job, self.hospitals))
+        self._job = self._logged_in().submit(write_job(self.engine_settings.job, self.hospitals))
         self.jobs += 1
 
     def _gather(self, request: Request) -> None:
@@ -191,9 +195,9 @@ class EngineLine:
         except (*Broken, EngineRefused):
             self.hang_up()
 
-    def _logged_in(self) -> Session:
+    def _logged_in(self) -> ServerLogin:
         if self._session is None:
-            self._session = Session(self.seat.lead)
+            self._session = ServerLogin(self.engine_settings.lead)
         return self._session
 
     def hang_up(self) -> None:
@@ -219,13 +223,8 @@ class EngineLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_ending: object) -> None:
         if self._asking:
             self.hang_up()  # its answers would be in the way of the next run
         self.rest()
-        self._door.close()
+        self._relay_socket.close()

@@ -6,7 +6,6 @@ import socket
 import ssl
 from base64 import b64encode
 from datetime import UTC, datetime
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tripheno.errors import (
@@ -168,8 +167,3 @@ def _tls_fault(fault: ssl.SSLError, where: str) -> BadCertificate | CoordinatorU
         "what answers there speaks no TLS of ours", where=where, why=text.lower(),
         fix="check the port; a proxy must pass TLS through unopened",
     )  # fmt: skip
-
-
-def authority_of(kit: Kit) -> Path:
-    """The certificate of the authority that this machine believes."""
-    return kit.startup / "rootCA.pem"

@@ -137,16 +137,21 @@ class Machine:
         return out
 
     def install(self, signed: Path, name: str, fingerprint: str) -> Kit:
-        """Put certificate and key together, if the authority is the one read out to us."""
+        """Put certificate and key together, if the authority is the one read out to us.
+
+        Over a kit that is there and may be in use: what a process keeps in it stays.
+        """
         if not signed.is_file():
             raise NoSuchFile(f"No file {signed}", fix="name the .signed.zip you were sent")
         plain = re.sub(r"^(sha256)?[:\s]*|[:\s]", "", fingerprint, flags=re.IGNORECASE).upper()
         spelt = "SHA256:" + ":".join(plain[n : n + 2] for n in range(0, len(plain), 2))
         self._engine(
             "package", signed, "--request-dir", self.folder / name, "--fingerprint", spelt,
-            "-w", self.folder / "kits", "--force",
+            "-w", self.folder / "made", "--force",
         )  # fmt: skip
         kit = self.kit(name)
+        shutil.copytree(self.folder / "made", self.folder / "kits", dirs_exist_ok=True)
+        shutil.rmtree(self.folder / "made")
         if (kit.workspace / "local" / "resources.json.default").is_file():
             harden(kit.workspace)
         return kit
@@ -230,10 +235,10 @@ def _refused(words: tuple[str | Path, ...], said: str) -> BadCertificate:
     )
 
 
-def port_of(kit: Kit) -> int:
-    """The port that a server's kit was made for."""
-    told = json.loads((kit.startup / "fed_server.json").read_text(encoding="utf-8"))
-    return int(str(told["servers"][0]["service"]["target"]).rpartition(":")[2])
+def port_of(kit: Kit, role: str = "server") -> int:
+    """The port that a kit was made for."""
+    config = json.loads((kit.startup / f"fed_{role}.json").read_text(encoding="utf-8"))
+    return int(str(config["servers"][0]["service"]["target"]).rpartition(":")[2])
 
 
 def requested_name(request: Path) -> str:

@@ -18,7 +18,6 @@ from contextlib import suppress
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import Any, Self
 
 from tripheno.errors import BadMessage
@@ -62,7 +61,7 @@ def _folder_of_socket(beside: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="tripheno-"))
 
 
-class Door:
+class RelaySocket:
     """Where the engine's job finds us: a socket, and a file in the engine's folder that says so."""
 
     def __init__(self, workspace: Path) -> None:
@@ -92,7 +91,7 @@ class Door:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def knock(workspace: Path) -> Connection[Any, Any]:
+def connect_to_relay(workspace: Path) -> Connection[Any, Any]:
     """From inside the engine's job: the line to our process."""
     note = json.loads((workspace / "local" / ADDRESS).read_text(encoding="utf-8"))
     return Client(note["address"], "AF_UNIX", authkey=bytes.fromhex(note["key"]))
@@ -119,7 +118,7 @@ def opened_answer(hospital: str, answer: bytes) -> bytes:
     raise fault_of(answer[1:], hospital)
 
 
-class Counter:
+class RelayServer:
     """A hospital's side of the relay: every job that knocks is served by the same responder.
 
     One step at a time, each made once: a job that was killed and its successor ask the same
@@ -127,7 +126,7 @@ class Counter:
     """
 
     def __init__(self, workspace: Path, respond: Responder) -> None:
-        self._door, self._lock = Door(workspace), Lock()
+        self._relay_socket, self._lock = RelaySocket(workspace), Lock()
         self._hung_up = Event()
         self.respond_with(respond)
         Thread(target=self._serve, name="tripheno-counter", daemon=True).start()
@@ -140,7 +139,7 @@ class Counter:
     def _serve(self) -> None:
         while True:
             try:
-                line = self._door.accept()
+                line = self._relay_socket.accept()
             except OSError:  # closed
                 return
             Thread(target=self._attend, args=(line,), daemon=True).start()
@@ -162,10 +161,5 @@ class Counter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._door.close()
+    def __exit__(self, *_ending: object) -> None:
+        self._relay_socket.close()

@@ -1,11 +1,11 @@
-"""The coordinator's seat at the engine's server: who is connected, jobs submitted and stopped."""
+"""The coordinator's login at the engine's server: who is connected, jobs submitted and stopped."""
 
 from __future__ import annotations
 
 import io
+import logging
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from nvflare.fuel.flare_api.flare_api import Session as EngineSession
@@ -14,10 +14,12 @@ from tripheno.errors import EngineRefused, ForeignJob
 
 SECONDS_TO_LOG_IN = 10.0
 TRIES_TO_LOG_IN = 2  # after that the caller tries again, or gives up in its own time
+# What it says of a server that is away, a person is told in our words.
+logging.getLogger("nvflare").addHandler(logging.NullHandler())
 OVER = ("FINISHED", "FAILED", "ABORTED", "REJECTED")
 
 
-class Session:
+class ServerLogin:
     """Logged in at the server. Close it: an open one keeps the process alive."""
 
     def __init__(self, workspace: Path) -> None:
@@ -39,12 +41,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_ending: object) -> None:
         with suppress(Exception):
             self._seat.close()
 

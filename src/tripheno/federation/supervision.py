@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -66,6 +65,11 @@ class Supervised:
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = Thread(target=self._watch, name="tripheno-engine", daemon=True)
 
+    @property
+    def pid(self) -> int | None:
+        """The process that was started last."""
+        return None if self._child is None else self._child.pid
+
     def __enter__(self) -> Self:
         end_leftover(self._note, self._workspace)
         harden(self._workspace)
@@ -74,12 +78,7 @@ class Supervised:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_ending: object) -> None:
         self._ending.set()
         if self._child is not None:
             end_tree(self._child.pid)

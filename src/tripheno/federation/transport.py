@@ -19,7 +19,7 @@ LATEST = 0.2  # weight of the last answer in a hospital's pace
 
 
 @dataclass
-class Traffic:
+class ChannelTraffic:
     """What one hospital received, sent and computed so far."""
 
     bytes_down: int = 0
@@ -41,7 +41,9 @@ class Channel(ABC):
     """
 
     def __init__(self) -> None:
-        self.traffic: dict[str, Traffic] = {name: Traffic() for name in self.hospitals}
+        self.traffic: dict[str, ChannelTraffic] = {
+            name: ChannelTraffic() for name in self.hospitals
+        }
 
     @property
     @abstractmethod
@@ -78,20 +80,20 @@ class InProcessChannel(Channel):
 
     def __init__(self, responders: Mapping[str, Responder], listen: Listener | None = None) -> None:
         self._listen = listen
-        self._desks = {name: Outbox(respond) for name, respond in responders.items()}
+        self._outboxes = {name: Outbox(respond) for name, respond in responders.items()}
         super().__init__()
 
     @property
     def hospitals(self) -> tuple[str, ...]:
         """Names of the members, in the order given."""
-        return tuple(self._desks)
+        return tuple(self._outboxes)
 
     def round(self, step: str, broadcast: bytes) -> dict[str, bytes]:
         """Ask every hospital in turn."""
         answers = {}
-        for name, desk in self._desks.items():
+        for name, local in self._outboxes.items():
             started = time.perf_counter()
-            answers[name] = desk.answer(step, broadcast)
+            answers[name] = local.answer(step, broadcast)
             traffic = self.traffic[name]
             spent = time.perf_counter() - started
             traffic.seconds += spent

@@ -16,12 +16,13 @@ from typing import Any, Self
 from tripheno import __version__
 from tripheno.errors import BadMessage, OtherProtocol
 from tripheno.federation.relay import frame, read_frame
-from tripheno.protocol.agreed import Protocol, protocol_hash
+from tripheno.protocol.agreed import StudyProtocol, protocol_hash
 
 LARGEST_TEXT = 1 << 22
 DONE, COUNTERSIGN = "done", "countersign"
 OPERATIONS = ("sum", "gather", "unite", "release", COUNTERSIGN, DONE)
 _RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_STEP = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,11 @@ class Hello:
                 str(found["run"]), int(found["attempt"]), str(found["protocol"]),
                 str(found["coordinator"]), str(found["version"]),
             )  # fmt: skip
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, ValueError, TypeError, OverflowError):  # JSON knows infinity
             raise BadMessage("cannot be read", where="hello") from None
 
 
-def check_agreement(protocol: Protocol, hello: Hello, where: str) -> None:
+def check_agreement(protocol: StudyProtocol, hello: Hello, where: str) -> None:
     """Refuse a coordinator with another study or another version than ours."""
     own = protocol_hash(protocol)
     if hello.protocol != own:
@@ -107,7 +108,7 @@ def check_agreement(protocol: Protocol, hello: Hello, where: str) -> None:
 
 def split_step(step: str) -> tuple[int, int]:
     """The attempt and the number of a step."""
-    attempt, _, number = step.partition(":")
-    if not attempt.isdigit() or not number.isdigit():
-        raise BadMessage("a step without its attempt and number", where=step[:40])
-    return int(attempt), int(number)
+    found = _STEP.fullmatch(step)
+    if found is None:
+        raise BadMessage("a step without its attempt and number", where="a step")
+    return int(found[1]), int(found[2])

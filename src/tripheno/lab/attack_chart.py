@@ -8,8 +8,8 @@ from typing import Any
 
 import altair as alt
 
-from tripheno.lab.attacks.finding import SHIPPED, Finding
-from tripheno.lab.attacks.suite import FIRST_VERSION, LESS_OWN, PAPER
+from tripheno.lab.attacks.finding import FIRST_VERSION, SHIPPED, Finding
+from tripheno.lab.attacks.suite import LESS_OWN, PAPER
 from tripheno.report.charts import BLUE, INK, ORANGE, SOFT, _data, _styled
 
 GROUPS = ("polynomial", "tokens", "vocabulary")

@@ -17,11 +17,11 @@ import pyarrow as pa
 from tripheno.lab import benchmark_kernels as kernels
 from tripheno.lab import benchmark_peers as peers
 from tripheno.lab.benchmark_building import building
-from tripheno.lab.benchmark_fits import Run, fits
+from tripheno.lab.benchmark_fits import TimedFit, fits
 from tripheno.lab.benchmark_gates import gates
+from tripheno.lab.synthetic.network import synthetic_network
+from tripheno.lab.synthetic.presets import seed_paper_settings
 from tripheno.records.events import CountingRule
-from tripheno.records.synthetic import synthetic_network
-from tripheno.records.synthetic_presets import seed_paper_settings
 from tripheno.tensor.block_building import in_blocks
 from tripheno.tensor.cells import Cells
 from tripheno.tensor.count_tensor import CountTensor
@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchmarkCase:
     """One synthetic hospital of the seed paper's size, and what is measured on it."""
 
     name: str
@@ -45,7 +45,7 @@ class Case:
     visits: float  # per patient
     nonzeros: int  # of the seed's tensors, whose background this one has
     busier: float = 1.0  # times as many background codes in a visit
-    runs: tuple[Run, ...] = ()
+    runs: tuple[TimedFit, ...] = ()
     ranks: tuple[int, ...] = ()
     pyttb: bool = False
     coordinates: bool = False  # scipy, and our own cells one by one
@@ -54,11 +54,11 @@ class Case:
 
 DAYS, VISITS = "day-like windows", "visits"
 FITS = (
-    Run("central"),
-    Run("central", precision="single"),
-    Run("central", track_rmse=True),
-    Run("exact", 3),
-    Run("trip", 3),
+    TimedFit("central"),
+    TimedFit("central", precision="single"),
+    TimedFit("central", track_rmse=True),
+    TimedFit("exact", 3),
+    TimedFit("trip", 3),
 )
 
 
@@ -66,15 +66,15 @@ FITS = (
 class BenchmarkPlan:
     """What is measured, and how long it may take."""
 
-    cases: tuple[Case, ...] = (
-        Case(
-            "t15", DAYS, 5.0, 15_000_000, runs=(*FITS, Run("exact", 10), Run("trip", 10)),
+    cases: tuple[BenchmarkCase, ...] = (
+        BenchmarkCase(
+            "t15", DAYS, 5.0, 15_000_000, runs=(*FITS, TimedFit("exact", 10), TimedFit("trip", 10)),
             ranks=(3, 10, 20, 50, 200), pyttb=True, coordinates=True, building=True,
         ),
-        Case("v15", VISITS, 1.35, 15_000_000, 1.65, coordinates=True, building=True),
-        Case("t50", DAYS, 5.0, 50_000_000, runs=FITS, building=True),
-        Case("v50", VISITS, 1.35, 50_000_000, 1.65, runs=FITS, building=True),
-        Case("v200", VISITS, 1.35, 50_000_000, 4.2, runs=(Run("central"),)),
+        BenchmarkCase("v15", VISITS, 1.35, 15_000_000, 1.65, coordinates=True, building=True),
+        BenchmarkCase("t50", DAYS, 5.0, 50_000_000, runs=FITS, building=True),
+        BenchmarkCase("v50", VISITS, 1.35, 50_000_000, 1.65, runs=FITS, building=True),
+        BenchmarkCase("v200", VISITS, 1.35, 50_000_000, 4.2, runs=(TimedFit("central"),)),
     )  # fmt: skip
     scale: float = 1.0  # of the number of patients
     repeats: int = 5
@@ -83,16 +83,24 @@ class BenchmarkPlan:
 
 QUICK = BenchmarkPlan(
     (
-        Case(
-            "t15", DAYS, 5.0, 15_000_000, runs=FITS, ranks=(3, 10, 50), coordinates=True,
+        BenchmarkCase(
+            "t15",
+            DAYS,
+            5.0,
+            15_000_000,
+            runs=FITS,
+            ranks=(3, 10, 50),
+            coordinates=True,
             building=True,
         ),
-        Case("v50", VISITS, 1.35, 50_000_000, 1.65, runs=(Run("central"),), pyttb=True),
-        Case("v200", VISITS, 1.35, 50_000_000, 4.2),
+        BenchmarkCase(
+            "v50", VISITS, 1.35, 50_000_000, 1.65, runs=(TimedFit("central"),), pyttb=True
+        ),
+        BenchmarkCase("v200", VISITS, 1.35, 50_000_000, 4.2),
     ),
     scale=0.1,
     iterations=20,
-)  # fmt: skip
+)
 
 
 def interleaved(works: Mapping[str, Work], repeats: int) -> dict[str, dict[str, float]]:
@@ -156,13 +164,15 @@ def _peaks(repeats: int) -> dict[str, float]:
         },
         2 * repeats,
     )
+    flops = cores * steps * kernels.FLOPS_PER_STEP
     return {
-        "gflops": cores * steps * kernels.FLOPS_PER_STEP / best["fma"]["wall"] / 1e9,
+        "gflops": flops / best["fma"]["wall"] / 1e9,
+        "gflops_of_a_core": flops / best["fma"]["cpu"] / 1e9,
         "gbytes": cores * 3 * 8 * 4_000_000 / best["triad"]["wall"] / 1e9,
     }
 
 
-def case_events(case: Case, scale: float) -> pa.Table:
+def case_events(case: BenchmarkCase, scale: float) -> pa.Table:
     """One hospital's events; fewer visits hold more codes each, for about as many cells."""
     settings = seed_paper_settings(case.nonzeros, hospitals=1, scale=scale)
     noise = settings.noise_per_visit * case.busier
@@ -170,7 +180,7 @@ def case_events(case: Case, scale: float) -> pa.Table:
     return synthetic_network(settings).hospitals[0].events
 
 
-def _case(events: pa.Table, case: Case, plan: BenchmarkPlan, say: Say) -> dict[str, Any]:
+def _case(events: pa.Table, case: BenchmarkCase, plan: BenchmarkPlan, say: Say) -> dict[str, Any]:
     """All figures of one tensor."""
     tensor = CountTensor.from_events(events, rule=RULE)
     say(f"{case.name}: {tensor.nonzeros:,} cells of {events.num_rows:,} events")
@@ -200,7 +210,11 @@ def _case(events: pa.Table, case: Case, plan: BenchmarkPlan, say: Say) -> dict[s
 
 
 def _kernels(
-    tensor: CountTensor, plain: Cells, forms: Mapping[str, Any], case: Case, plan: BenchmarkPlan
+    tensor: CountTensor,
+    plain: Cells,
+    forms: Mapping[str, Any],
+    case: BenchmarkCase,
+    plan: BenchmarkPlan,
 ) -> dict[str, dict[str, float]]:
     """Every form of storage beside each other, and beside what one would otherwise take."""
     rng = np.random.default_rng(0)
@@ -266,7 +280,7 @@ def _alone(work: Work) -> Work:
     return limited
 
 
-def _ranks(cells: Any, case: Case, plan: BenchmarkPlan) -> dict[str, float]:
+def _ranks(cells: Any, case: BenchmarkCase, plan: BenchmarkPlan) -> dict[str, float]:
     """Iterations of several ranks; the non-negative ones as a fit meets them: first, then later."""
     works = {}
     for rank in case.ranks:

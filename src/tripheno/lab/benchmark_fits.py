@@ -19,7 +19,7 @@ from tripheno.tensor.count_tensor import CountTensor
 
 
 @dataclass(frozen=True)
-class Run:
+class TimedFit:
     """One fit that is timed."""
 
     method: Method
@@ -30,7 +30,7 @@ class Run:
 
 def fits(
     tensor: CountTensor,
-    runs: Sequence[Run],
+    runs: Sequence[TimedFit],
     rank: int,
     iterations: int,
     say: Callable[[str], None],

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Gate:
+class Demand:
     """One demand on a benchmark's figures. ``figure`` raises KeyError where they were not taken."""
 
     what: str
@@ -66,19 +66,19 @@ PYTTB, SCIPY = _times("t15", "pyttb", "blocks"), _times("t15", "scipy fibre-CSR"
 SECOND_THREAD = _times("t50", "blocks, one thread", "blocks")
 
 GATES = (
-    Gate("blocks against pyttb, day windows 15M (times)", 100, 500, PYTTB),
-    Gate("blocks against scipy's fibre-CSR, day windows 15M (times)", 8, 20, SCIPY),
-    Gate("events against blocks, visits 50M (times)", 3, 6, _times("v50", "blocks", "events")),
-    Gate("useful share of the multiply-add peak, blocks, day windows 50M", 0.2, 0.4, _of_peak),
-    Gate("bytes a nonzero, blocks, day windows 15M", 6, 3.5, _bytes, at_most=True),
-    Gate("growth of blocks, visits 15M to 200M", 1, 1, _growth("blocks"), at_most=True),
-    Gate("growth of events, visits 15M to 200M", 1, 0.99, _growth("events"), at_most=True),
-    Gate("second thread, blocks, day windows 50M (times)", 1.6, 1.85, SECOND_THREAD),
-    Gate("building against DuckDB, visits 50M (times)", 5, 12, _building("v50", "wall")),
-    Gate("its memory, visits 50M (times)", 2, 4, _building("v50", "megabytes")),
-    Gate("building against DuckDB, day windows 50M (times)", 5, 12, _building("t50", "wall")),
-    Gate("its memory, day windows 50M (times)", 2, 4, _building("t50", "megabytes")),
-    Gate("`trip` K=3, blind, against `central`, 15M (CPU)", 1.5, 1.15, _trip, at_most=True),
+    Demand("blocks against pyttb, day windows 15M (times)", 100, 500, PYTTB),
+    Demand("blocks against scipy's fibre-CSR, day windows 15M (times)", 8, 20, SCIPY),
+    Demand("events against blocks, visits 50M (times)", 3, 6, _times("v50", "blocks", "events")),
+    Demand("useful share of the multiply-add peak, blocks, day windows 50M", 0.2, 0.4, _of_peak),
+    Demand("bytes a nonzero, blocks, day windows 15M", 6, 3.5, _bytes, at_most=True),
+    Demand("growth of blocks, visits 15M to 200M", 1, 1, _growth("blocks"), at_most=True),
+    Demand("growth of events, visits 15M to 200M", 1, 0.99, _growth("events"), at_most=True),
+    Demand("second thread, blocks, day windows 50M (times)", 1.6, 1.85, SECOND_THREAD),
+    Demand("building against DuckDB, visits 50M (times)", 5, 12, _building("v50", "wall")),
+    Demand("its memory, visits 50M (times)", 2, 4, _building("v50", "megabytes")),
+    Demand("building against DuckDB, day windows 50M (times)", 5, 12, _building("t50", "wall")),
+    Demand("its memory, day windows 50M (times)", 2, 4, _building("t50", "megabytes")),
+    Demand("`trip` K=3, blind, against `central`, 15M (CPU)", 1.5, 1.15, _trip, at_most=True),
 )
 
 

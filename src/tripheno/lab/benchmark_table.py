@@ -35,9 +35,12 @@ def markdown(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(found: dict[str, Any], folder: Path | None) -> str:
-    """The page; with a folder, ``benchmarks.json``, ``.md`` and ``.svg`` in it too."""
-    page = markdown(found)
+def write(found: dict[str, Any], folder: Path | None, front: str = "") -> str:
+    """The page; with a folder, ``benchmarks.json``, ``.md`` and ``.svg`` in it too.
+
+    What is put in front of it stands first.
+    """
+    page = front + markdown(found)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "benchmarks.json").write_text(json.dumps(found, indent=2) + "\n", "utf-8")

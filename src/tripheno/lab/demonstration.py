@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tripheno.evaluation.recovery import Recovered, recovery
+from tripheno.lab.synthetic.network import SyntheticNetwork, synthetic_network
+from tripheno.lab.synthetic.presets import DEMO_RANK, demo_settings
 from tripheno.provenance import fingerprint
-from tripheno.records.synthetic import SyntheticNetwork, synthetic_network
-from tripheno.records.synthetic_presets import DEMO_RANK, demo_settings
 from tripheno.report.phenotypes import phenotypes_of
 from tripheno.report.simulated import progress_log, run_logged
 from tripheno.solver.settings import Method, SolverSettings

@@ -1,4 +1,4 @@
-"""Are phenotype memberships of use? An outcome foretold from them, cross-validated.
+"""Are phenotype memberships of use? An outcome predicted from them, cross-validated.
 
 Three kinds of features are tried in the same folds, each with a classifier of the hospital's own:
 memberships of the phenotypes found together, memberships of the hospital's own phenotypes, and the
@@ -41,7 +41,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Usefulness:
-    """How well one kind of features foretells the outcome."""
+    """How well one kind of features predicts the outcome."""
 
     features: str
     columns: int

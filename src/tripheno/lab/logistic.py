@@ -52,7 +52,7 @@ def deviance(model: Logistic, features: Matrix, outcome: np.ndarray) -> float:
 
 
 def fit_chosen(features: Matrix, outcome: np.ndarray, rng: np.random.Generator) -> Logistic:
-    """The model whose penalty foretells held-out thirds of its own rows best."""
+    """The model whose penalty predicts held-out thirds of its own rows best."""
     folds = stratified_folds(outcome, 3, rng)
     costs = []
     for penalty in PENALTIES:

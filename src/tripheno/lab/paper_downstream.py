@@ -19,7 +19,7 @@ STARTS = 4  # for every set of phenotypes, in every fold
 
 
 def run_downstream(folder: Path, settings: PaperSettings, say: Callable[[str], None]) -> None:
-    """Foretell the outcome of an open data set from phenotypes and from raw codes."""
+    """Predict the outcome of an open data set from phenotypes and from raw codes."""
     if settings.path is None:
         raise SettingsError(
             "synthetic patients have no outcome",

@@ -127,7 +127,7 @@ def _table(experiment: str, rows: list[Row]) -> list[dict[str, Any]]:
 def verdicts(rows: Mapping[str, list[Row]]) -> dict[str, Any]:
     """The bounds that are claimed, over all rows of the grids; ``None`` where no row speaks of it.
 
-    ``local`` is judged where hospitals differ (``case-mix``); where patients were dealt out by lot
+    ``local`` is judged where hospitals differ (``case-mix``); where patients were split at random
     its least gap stands beside, and need not be large: such hospitals are all alike.
     """
     every = [row for found in rows.values() for row in found]

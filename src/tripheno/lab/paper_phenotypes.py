@@ -12,11 +12,11 @@ from typing import Any
 
 from tripheno.evaluation.origin import origins
 from tripheno.evaluation.recovery import Recovered
-from tripheno.lab.paper.ledger import Ledger, write_json
+from tripheno.lab.paper.ledger import RowFile, write_json
 from tripheno.lab.paper.plan import PaperSettings
 from tripheno.lab.paper.tensors import hospitals_of
 from tripheno.lab.paper.two_hospitals import HIDDEN, Discovery, discover, only_together
-from tripheno.records.synthetic import SyntheticNetwork
+from tripheno.lab.synthetic.network import SyntheticNetwork
 from tripheno.report.models_table import models_table
 from tripheno.report.phenotypes import phenotypes_of
 
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 def run_phenotypes(folder: Path, settings: PaperSettings, say: Say) -> int:
     """Find, compare and keep the phenotypes of every repeat that is missing."""
-    ledger = Ledger(folder, "phenotypes", settings.to_dict())
+    ledger = RowFile(folder, "phenotypes", settings.to_dict())
     missing = [
         repeat
         for repeat in settings.own_repeats

@@ -16,9 +16,9 @@ from tripheno.evaluation.comparison import share_out
 from tripheno.exchange.roster import FEWEST
 from tripheno.lab.attacks.records import one_visit_each
 from tripheno.lab.attacks.suite import Arena, Configuration
-from tripheno.protocol.agreed import Protocol
-from tripheno.records.synthetic import synthetic_network
-from tripheno.records.synthetic_presets import demo_settings
+from tripheno.lab.synthetic.network import synthetic_network
+from tripheno.lab.synthetic.presets import demo_settings
+from tripheno.protocol.agreed import StudyProtocol
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import assemble
 from tripheno.tensor.count_tensor import CountTensor, pooled
@@ -73,8 +73,8 @@ def arena_of(
         for name, axes in own.items()
     }
     people = sum(tensor.patients for tensor in inside.values())
-    told = f"{described}: {len(inside)} hospitals, {people:,} patients"
-    return Arena(inside, outside, lists, _with_a_tiny_one(inside), told)
+    summary = f"{described}: {len(inside)} hospitals, {people:,} patients"
+    return Arena(inside, outside, lists, _with_a_tiny_one(inside), summary)
 
 
 def _with_a_tiny_one(inside: Mapping[str, CountTensor]) -> dict[str, CountTensor] | None:
@@ -126,7 +126,7 @@ def question_of_run(summary: Mapping[str, Any]) -> Question:
     )
 
 
-def question_of_protocol(protocol: Protocol) -> Question:
+def question_of_protocol(protocol: StudyProtocol) -> Question:
     """What a `federation.toml` says will be run."""
     hospitals = len(protocol.members) or FEWEST
     return Question(

@@ -14,7 +14,7 @@ from tripheno.files import write_text
 from tripheno.privacy.audit import canonical
 from tripheno.privacy.manifest import Manifest, read_manifest
 from tripheno.privacy.own_data import events_file
-from tripheno.protocol.agreed import Protocol, protocol_hash
+from tripheno.protocol.agreed import StudyProtocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
 
@@ -102,7 +102,7 @@ def read_approval(folder: Path) -> Approval:
     return approval
 
 
-def check_approval(protocol: Protocol, site: Site, today: date) -> Manifest:
+def check_approval(protocol: StudyProtocol, site: Site, today: date) -> Manifest:
     """The manifest that was approved, or :class:`NotApproved` with all that differs.
 
     Call it before anything leaves: the folder is the hospital's own (``site.approval``).

@@ -17,7 +17,7 @@ from typing import Any
 
 from tripheno.errors import BadSignature, BrokenChain
 from tripheno.exchange.keys import Identity, check_signature, fingerprint_of
-from tripheno.exchange.registry import Declaration, Plan, register
+from tripheno.exchange.registry import Declaration, MessagePlan, register
 
 START = "0" * 64
 SIGNED, COUNTERSIGNED = b"audit head", b"audit countersignature"
@@ -27,7 +27,7 @@ HEAD_FIELDS = {"lines", "hash", "signature", "countersignature"}
 Clock = Callable[[], str]
 
 
-def _heads(plan: Plan) -> int:
+def _heads(plan: MessagePlan) -> int:
     return (plan.fits * plan.iterations + 1) * int(plan.machines)
 
 
@@ -113,7 +113,7 @@ class Recorder:
         self.write(refusal_of(step, hospital, reason))
 
 
-class Minutes(Recorder):
+class AuditBuffer(Recorder):
     """What passed before a log was opened, to become its first lines."""
 
     def __init__(self) -> None:
@@ -152,9 +152,9 @@ class AuditLog(Recorder):
         self._step = step
         super().sent(step, hospital, data)
 
-    def take(self, minutes: Minutes) -> None:
+    def take(self, audit_buffer: AuditBuffer) -> None:
         """What passed before this log was opened."""
-        for entry in minutes.entries:
+        for entry in audit_buffer.entries:
             self.write(entry)
 
     def sign_head(self) -> Head:

@@ -1,4 +1,4 @@
-"""The one door out of a hospital.
+"""The one gate out of a hospital.
 
 Every byte that leaves passes :meth:`Gate.pass_out`. It holds the message against what the registry
 says of a study's plan (kind, how often, fields, exact shape, bytes and rounds left), writes the
@@ -17,7 +17,7 @@ from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import PROJECTIONS, STATE, VOTES
 from tripheno.exchange.fixed_point import Layout
 from tripheno.exchange.messages import unpack
-from tripheno.exchange.registry import NO_STACK, Declaration, Plan, Sizes, messages_of
+from tripheno.exchange.registry import NO_STACK, Declaration, MessagePlan, Sizes, messages_of
 from tripheno.exchange.session import sealed_bytes
 from tripheno.privacy.faults import FAULT
 from tripheno.privacy.labels import LABELS
@@ -28,7 +28,7 @@ RELEASE = "result"  # the message after which names of codes may leave
 WIDER = "/wider"  # the same contribution once more, on a wider scale
 
 
-class Record(Protocol):
+class GateLog(Protocol):
     """Where the gate writes what passed, what came back and what was stopped."""
 
     def sent(self, step: str, hospital: str, data: bytes) -> None:
@@ -42,7 +42,7 @@ class Record(Protocol):
 
 
 class Gate:
-    """A hospital's door for one study: what may pass, and how much of it is left.
+    """A hospital's gate for one study: what may pass, and how much of it is left.
 
     ``codes`` are the codes of each mode on the axes as they stand; ``most_codes`` how many were
     approved, where somebody approved them.
@@ -51,9 +51,9 @@ class Gate:
     def __init__(
         self,
         hospital: str,
-        plan: Plan,
+        plan: MessagePlan,
         codes: Mapping[str, int],
-        record: Record,
+        record: GateLog,
         *,
         most_rounds: int,
         most_bytes: int,

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tripheno.errors import BadMessage
+from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import Communicator
+from tripheno.exchange.keys import SIGNATURE_BYTES
 from tripheno.exchange.registry import Declaration, register
 from tripheno.tensor.factors import leading_positions
 from tripheno.vocabulary.axis import Axis
@@ -23,8 +25,8 @@ LABEL_BYTES = 400  # a code and its label
 LABELS = register(
     Declaration(
         "labels", "gather", "codes of the final phenotypes that this hospital has, IN CLEAR", (),
-        lambda plan: int(plan.labels or plan.machines),  # else an empty message
-        lambda plan, codes: LABEL_BYTES * sum(codes.values()) if plan.labels else 0,
+        lambda plan: int(plan.labels or plan.machines),  # else nothing but a signature
+        lambda plan, codes: SIGNATURE_BYTES + LABEL_BYTES * sum(codes.values()) * plan.labels,
     )
 )  # fmt: skip
 
@@ -36,11 +38,13 @@ Named = dict[str, dict[int, tuple[str, str]]]
 
 
 def shown_positions(
-    axes: Sequence[Axis], factors: Sequence[np.ndarray], components: int
+    axes: Sequence[Axis], factors: Sequence[np.ndarray], components: Sequence[int]
 ) -> Positions:
-    """Where the codes of the final phenotypes stand."""
+    """Where the leading codes of these components stand."""
     return {
-        axis.mode: sorted({int(n) for c in factor.T[:components] for n in leading_positions(c)})
+        axis.mode: sorted(
+            {int(n) for c in factor.T[list(components)] for n in leading_positions(c)}
+        )
         for axis, factor in zip(axes, factors, strict=True)
     }
 
@@ -59,13 +63,22 @@ def share_labels(
     axes: Mapping[str, Sequence[Axis]],
     shown: Positions,
     approved: Mapping[str, bool],
+    sessions: Mapping[str, BlindSession],
 ) -> Named:
-    """The names that hospitals give, once the result is there; ``approved`` by whose officer."""
+    """The names that hospitals give, once the result is there; ``approved`` by whose officer.
+
+    Each signs what it gives: else the coordinator could hand on other names.
+    """
 
     def give(name: str) -> bytes:
-        return own_labels(axes[name], shown) if approved[name] else b""
+        data = own_labels(axes[name], shown) if approved[name] else b""
+        return sessions[name].signed(LABELS.name, data)
 
-    answers = federation.gather("labels", LABELS, give)
+    reader = next(iter(sessions.values()))
+    answers = {
+        name: reader.verified(name, LABELS.name, data)
+        for name, data in federation.gather("labels", LABELS, give).items()
+    }
     return united_labels({name: data for name, data in answers.items() if data}, shown)
 
 

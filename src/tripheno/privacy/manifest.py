@@ -16,7 +16,15 @@ from typing import Any
 from tripheno.errors import NotApproved
 from tripheno.exchange.communicator import PROJECTIONS, STATE, VOTES
 from tripheno.exchange.fixed_point import Layout
-from tripheno.exchange.registry import NO_STACK, Declaration, Field, How, Plan, Sizes, messages_of
+from tripheno.exchange.registry import (
+    NO_STACK,
+    Declaration,
+    Field,
+    How,
+    MessagePlan,
+    Sizes,
+    messages_of,
+)
 from tripheno.exchange.session import LONGEST_NAME, sealed_bytes
 from tripheno.privacy.gate import MOST_VOTES
 
@@ -73,7 +81,7 @@ def _in_words(field: Field) -> str:
     return f"`{field.name}` {shape}" + (", for each mode" if field.per_mode else "")
 
 
-def listed(plan: Plan, most_codes: Mapping[str, int]) -> tuple[Listed, ...]:
+def listed(plan: MessagePlan, most_codes: Mapping[str, int]) -> tuple[Listed, ...]:
     """Every kind of message of a study, by name, as the registry declares it."""
     found = (
         Listed(one.name, one.how, one.rows, one.fields, _most_bytes(one, plan, most_codes),
@@ -83,7 +91,7 @@ def listed(plan: Plan, most_codes: Mapping[str, int]) -> tuple[Listed, ...]:
     return tuple(sorted(found, key=lambda one: one.name))
 
 
-def _most_bytes(one: Declaration, plan: Plan, codes: Mapping[str, int]) -> int:
+def _most_bytes(one: Declaration, plan: MessagePlan, codes: Mapping[str, int]) -> int:
     """Of one message, at the largest rank, on the largest axes."""
     if one.opaque is not None:
         return one.opaque(plan, codes)

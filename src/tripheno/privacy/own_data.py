@@ -5,24 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from tripheno.errors import RealDataInTest, SettingsError, SiteTooSmall
-from tripheno.protocol.agreed import Protocol
+from tripheno.protocol.agreed import StudyProtocol
 from tripheno.protocol.site import Site
 from tripheno.records.events import counting_rule, is_synthetic, read_events
 from tripheno.records.traits import read_traits
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.large import count_file, count_in_parts, is_large
 
 PATIENTS_PER_RESAMPLE = 2
 """With as many resamples as patients, totals show single patients' rows, whatever the weights."""
 
 
-def own_tensor(protocol: Protocol, site: Site) -> CountTensor:
+def own_tensor(protocol: StudyProtocol, site: Site) -> CountTensor:
     """A hospital's tensor as the study counts it: patients and codes that have a cell.
 
     Refused when the events were made for another rule, or when there are too few patients.
     """
-    events = read_events(events_file(site))
+    path = events_file(site)
+    large = is_large(path)
+    events = pq.read_schema(path).empty_table() if large else read_events(path)
     if protocol.test and not is_synthetic(events):
         raise RealDataInTest(
             "the study has `test = true`, and these events are not marked synthetic",
@@ -37,7 +41,10 @@ def own_tensor(protocol: Protocol, site: Site) -> CountTensor:
             where=site.events.name,
             fix="ingest again with the study's modes and window",
         )
-    tensor = CountTensor.from_events(events, rule=protocol.rule).drop_unused()
+    if large:
+        tensor = count_in_parts(path, protocol.rule).drop_unused()
+    else:
+        tensor = CountTensor.from_events(events, rule=protocol.rule).drop_unused()
     resampled = PATIENTS_PER_RESAMPLE * protocol.evidence.resamples
     fewest = max(site.thresholds(protocol).min_site_patients, resampled)
     if tensor.patients < fewest:
@@ -50,12 +57,12 @@ def own_tensor(protocol: Protocol, site: Site) -> CountTensor:
     return tensor
 
 
-def own_traits(protocol: Protocol, site: Site) -> np.ndarray | None:
+def own_traits(protocol: StudyProtocol, site: Site) -> np.ndarray | None:
     """Age, sex, year and outcome of the patients of :func:`own_tensor`, where the study asks."""
     if not protocol.evidence.subgroups:
         return None
     events = events_file(site)
-    tensor = CountTensor.from_events(read_events(events), rule=protocol.rule)
+    tensor = count_file(events, protocol.rule)
     found: np.ndarray = read_traits(events.parent, tensor.patients)
     return found[np.diff(tensor.cells.starts) > 0]
 

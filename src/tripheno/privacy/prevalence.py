@@ -1,6 +1,6 @@
 """How many patients have a phenotype, and which of those numbers may be shown.
 
-Who has one is said in ``solver/diagnosis.py``, for hospitals count at home.
+Who has one is said in ``solver/diagnostics.py``, for hospitals count at home.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tripheno.privacy.small_cells import shown_counts
+from tripheno.protocol.agreed import Thresholds
 
-MIN_CELL = 11  # counts of people below it are not shown
+MIN_CELL = Thresholds.min_cell_count  # counts of people below it are not shown
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,13 @@
 """Codes that too few people have never enter; counts too small to show are not shown.
 
-People are counted, not rows. The count is network-wide and goes through the one primitive, capped
-at the threshold: the server learns which positions reach it, and below it how far they are.
+Which codes stay is a sum over all hospitals (`study/axes.py`, `privacy/vetoes.py`); here is what
+may be shown of counts that somebody knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-
-from tripheno.tensor.count_tensor import CountTensor
-
-
-def people_per_code(tensor: CountTensor) -> dict[str, dict[str, int]]:
-    """Mode → code → people, for the modes that have codes."""
-    return {
-        axis.mode: {code: int(people[place]) for place, code in axis.known.items()}
-        for axis, people in zip(tensor.axes, tensor.people_at_positions(), strict=True)
-        if axis.codes is not None
-    }
 
 
 class Shown(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tripheno.privacy.manifest import LEAVES, Manifest, holds
-from tripheno.protocol.agreed import Protocol
+from tripheno.protocol.agreed import StudyProtocol
 
 SUMMARY = "data-protection-summary.md"
 _ALIGNMENT = {
@@ -21,13 +21,13 @@ _ALIGNMENT = {
 }
 
 
-def summary_of(manifest: Manifest, protocol: Protocol) -> str:
+def summary_of(manifest: Manifest, protocol: StudyProtocol) -> str:
     """The whole page."""
     parts = (_opening, _what_leaves, _thresholds, _not_protected, _checks)
     return "\n".join(line for part in parts for line in part(manifest, protocol)) + "\n"
 
 
-def _opening(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
+def _opening(manifest: Manifest, protocol: StudyProtocol) -> Iterator[str]:
     facts = manifest.facts
     modes = " and ".join(f"{n:,} {mode} codes" for mode, n in facts.codes.items())
     yield f"# Data-protection summary: {manifest.study}, at {manifest.hospital}"
@@ -50,7 +50,7 @@ def _opening(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
     yield ""
 
 
-def _members(manifest: Manifest, protocol: Protocol) -> str:
+def _members(manifest: Manifest, protocol: StudyProtocol) -> str:
     if not protocol.members:
         return "not named yet"
     if len(protocol.members) == 2:
@@ -58,7 +58,7 @@ def _members(manifest: Manifest, protocol: Protocol) -> str:
     return f"{manifest.members}: {', '.join(protocol.names)}"
 
 
-def _what_leaves(manifest: Manifest, _protocol: Protocol) -> Iterator[str]:
+def _what_leaves(manifest: Manifest, _protocol: StudyProtocol) -> Iterator[str]:
     yield "## What leaves this hospital"
     yield ""
     yield "| message | leaves | rows are | fields | bytes here | at most, a message | times |"
@@ -79,7 +79,7 @@ def _what_leaves(manifest: Manifest, _protocol: Protocol) -> Iterator[str]:
     yield ""
 
 
-def _thresholds(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
+def _thresholds(manifest: Manifest, protocol: StudyProtocol) -> Iterator[str]:
     facts, few = manifest.facts, manifest.min_cell_count
     yield "## Small numbers"
     yield ""
@@ -104,7 +104,7 @@ def _some(people: int, few: int) -> str:
     return f"{people:,} patients" if people >= few else f"fewer than {few} patients"
 
 
-def _not_protected(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
+def _not_protected(manifest: Manifest, protocol: StudyProtocol) -> Iterator[str]:
     yield "## What this rests on, and what it does not protect"
     yield ""
     if len(protocol.members) != 2:
@@ -129,7 +129,7 @@ def _not_protected(manifest: Manifest, protocol: Protocol) -> Iterator[str]:
     yield ""
 
 
-def _checks(_manifest: Manifest, _protocol: Protocol) -> Iterator[str]:
+def _checks(_manifest: Manifest, _protocol: StudyProtocol) -> Iterator[str]:
     yield "## How to check"
     yield ""
     yield "`tripheno audit verify` checks the record of everything that left, `tripheno audit show`"

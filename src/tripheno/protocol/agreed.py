@@ -51,7 +51,7 @@ ALIGNMENTS: tuple[str, ...] = get_args(AlignKind)
 
 
 @dataclass(frozen=True)
-class Member:
+class AgreedMember:
     """A hospital that takes part, the fingerprint of its long-term Ed25519 key, and whose it is."""
 
     name: str
@@ -103,7 +103,7 @@ class Budgets:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceSettings:
     """What a study asks besides its phenotypes."""
 
     resamples: int = 10  # of the patients, to see whether phenotypes come back; 0 for none
@@ -121,7 +121,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Protocol:
+class StudyProtocol:
     """What a study does, spelt out. Two hospitals with the same hash agreed on the same study."""
 
     study: str
@@ -132,9 +132,9 @@ class Protocol:
     thresholds: Thresholds = Thresholds()
     set_aside: SetAside = SetAside()
     budgets: Budgets = Budgets()
-    members: tuple[Member, ...] = ()
+    members: tuple[AgreedMember, ...] = ()
     coordinator: str = ""  # fingerprint of the key that countersigns audit heads
-    evidence: Evidence = Evidence()
+    evidence: EvidenceSettings = EvidenceSettings()
     allow_two: bool = False
     accept_division_leak: bool = False  # `trip` shows peers how patients are divided
     test: bool = False  # keys and shuffles follow the seed: for rehearsals on synthetic data
@@ -190,17 +190,17 @@ class Protocol:
         }
 
 
-def protocol_hash(protocol: Protocol) -> str:
+def protocol_hash(protocol: StudyProtocol) -> str:
     """One hash of everything agreed on; comments, order of keys and spelling do not matter."""
     return fingerprint(protocol.to_dict())
 
 
-def words_of(protocol: Protocol) -> str:
+def words_of(protocol: StudyProtocol) -> str:
     """Eight words that stand for the protocol, its members' keys among it, to be read out."""
     return " ".join(study_words(bytes.fromhex(protocol_hash(protocol))))
 
 
-def check_words(protocol: Protocol, typed: str) -> None:
+def check_words(protocol: StudyProtocol, typed: str) -> None:
     """Refuse words that another hospital read out of another study."""
     if not are_the_words(typed, bytes.fromhex(protocol_hash(protocol))):
         raise OtherProtocol(
@@ -209,13 +209,14 @@ def check_words(protocol: Protocol, typed: str) -> None:
         )
 
 
-def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> Protocol:
+def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> StudyProtocol:
     """The protocol in a `federation.toml`, or every fault in it at once."""
     file = SettingsFile(path, BadProtocol, layers)
-    rule, solver = _rule(file), _solver(file)
+    rule = _rule(file)
+    solver = _solver(file, rule.modes)
     alignment: AlignKind = file.take("alignment.mode", one_of(ALIGNMENTS), "tokens")
     cell = file.take("thresholds.min_cell_count", whole(1), Thresholds.min_cell_count)
-    protocol = Protocol(
+    protocol = StudyProtocol(
         study=file.need("study.name", text, ""),
         rule=rule,
         solver=solver,
@@ -268,7 +269,7 @@ def _set_aside(file: SettingsFile) -> SetAside:
     return SetAside(file.take("set_aside.carriers", truth, SetAside.carriers), common)
 
 
-def _solver(file: SettingsFile) -> SolverSettings:
+def _solver(file: SettingsFile, modes: Sequence[str]) -> SolverSettings:
     """[model] and [penalties]; what the file does not name has the solver's own default."""
     default = SolverSettings()
     given: dict[str, Any] = {
@@ -288,7 +289,7 @@ def _solver(file: SettingsFile) -> SolverSettings:
         given[name] = file.take(f"penalties.{name}", check, getattr(default, name))
     for name in ("consensus_penalty", "split_penalty"):
         given[name] = file.take(f"penalties.{name}", number(positive=True), 0.0) or None
-    given["guides"] = _guides(file)
+    given["guides"] = _guides(file, modes)
     scale = file.take("penalties.penalty_scale", number(positive=True), default.penalty_scale)
     try:
         return SolverSettings(**given, penalty_scale=scale)
@@ -297,12 +298,14 @@ def _solver(file: SettingsFile) -> SolverSettings:
         return default
 
 
-def _guides(file: SettingsFile) -> tuple[Guide, ...]:
+def _guides(file: SettingsFile, modes: Sequence[str]) -> tuple[Guide, ...]:
     """[guides.NAME]: codes by mode, for phenotypes that a study has in mind."""
     given: dict[str, dict[str, tuple[str, ...]]] = {}
     for path, codes in file.below("guides", texts).items():
         name, _, mode = path.rpartition(".")
         given.setdefault(name, {})[mode] = codes
+        if mode not in modes:
+            file.fault(f"guides.{path}", f"guides.{path} is of a mode that the study has not")
     try:
         return as_guides(given) if given else ()
     except BadGuide as fault:
@@ -310,7 +313,7 @@ def _guides(file: SettingsFile) -> tuple[Guide, ...]:
         return ()
 
 
-def _evidence(file: SettingsFile, cell: int) -> Evidence:
+def _evidence(file: SettingsFile, cell: int) -> EvidenceSettings:
     """[evidence]: resamples, and ranks as a list of whole numbers.
 
     With as many resamples as people behind a code, a combination of the totals shows one person's
@@ -318,7 +321,7 @@ def _evidence(file: SettingsFile, cell: int) -> Evidence:
     """
     ranks: tuple[int, ...] = ()
     ranks = file.take("evidence.ranks", wholes(1), ranks)
-    usual = min(Evidence.resamples, cell - 1)
+    usual = min(EvidenceSettings.resamples, cell - 1)
     resamples = file.take("evidence.resamples", whole(0, MOST_RESAMPLES), usual)
     if resamples >= cell:
         file.fault(
@@ -326,7 +329,9 @@ def _evidence(file: SettingsFile, cell: int) -> Evidence:
             f"evidence.resamples {resamples}: fewer than thresholds.min_cell_count ({cell}), or "
             "their totals show single people",
         )
-    return Evidence(resamples, ranks, file.take("evidence.subgroups", truth, Evidence.subgroups))
+    return EvidenceSettings(
+        resamples, ranks, file.take("evidence.subgroups", truth, EvidenceSettings.subgroups)
+    )
 
 
 def _lists(file: SettingsFile, rule: CountingRule, alignment: str) -> tuple[CodeList, ...]:
@@ -353,9 +358,9 @@ def _lists(file: SettingsFile, rule: CountingRule, alignment: str) -> tuple[Code
     return tuple(found)
 
 
-def _members(file: SettingsFile) -> tuple[Member, ...]:
+def _members(file: SettingsFile) -> tuple[AgreedMember, ...]:
     members = tuple(
-        Member(
+        AgreedMember(
             file.need(f"members[{k}].name", text, f"member {k + 1}"),
             file.need(f"members[{k}].fingerprint", fingerprint_text, f"{k:064x}"),
             file.take(f"members[{k}].institution", text, ""),
@@ -370,7 +375,7 @@ def _members(file: SettingsFile) -> tuple[Member, ...]:
     return members
 
 
-def _check_whole(file: SettingsFile, protocol: Protocol) -> None:
+def _check_whole(file: SettingsFile, protocol: StudyProtocol) -> None:
     """What one value says about another: whatever a study cannot do is refused here."""
     two, members = protocol.allow_two, protocol.members
     owners = protocol.institutions

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from tripheno.errors import BadSiteSettings, ThresholdTooLow
-from tripheno.protocol.agreed import Protocol, Thresholds
-from tripheno.protocol.settings_file import Layer, SettingsFile, fingerprint_text, text, whole
+from tripheno.protocol.agreed import StudyProtocol, Thresholds
+from tripheno.protocol.settings_file import (
+    Layer,
+    SettingsFile,
+    fingerprint_text,
+    one_of,
+    text,
+    whole,
+)
 from tripheno.records.mapping import read_mapping
 
 CELL = "min_cell_count"
+EngineName = Literal["processes", "ray"]
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 MOST_TIMES = 10  # a hospital may be so many times as strict as the study, for all
 
 
@@ -27,8 +37,10 @@ class Site:
     officer: str = ""  # fingerprint of the key whose approvals count here
     approval: Path = Path("approved")  # manifest and approval
     state: Path = Path("state")  # checkpoints and the audit log
+    shards: int = 1  # processes or machines that share its patients
+    engine: EngineName = "processes"  # where they run
 
-    def thresholds(self, protocol: Protocol) -> Thresholds:
+    def thresholds(self, protocol: StudyProtocol) -> Thresholds:
         """The thresholds that hold here: the stricter one of a cell, its own for its patients.
 
         A code's people are counted over the network: a stricter hospital announces its threshold,
@@ -58,6 +70,8 @@ def read_site(path: Path, layers: Sequence[Layer] = ()) -> Site:
         officer=file.take("keys.officer", fingerprint_text, ""),
         approval=_path(file, "folders.approval", "approved"),
         state=_path(file, "folders.state", "state"),
+        shards=file.take("shards.number", whole(1), 1),
+        engine=file.take("shards.engine", one_of(ENGINES), "processes"),
     )
     if file.count("source.tables"):
         file.leave("source")

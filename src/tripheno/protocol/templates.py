@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tripheno.protocol.agreed import Budgets, Evidence, Member, Operation, SetAside, Thresholds
+from tripheno.protocol.agreed import (
+    AgreedMember,
+    Budgets,
+    EvidenceSettings,
+    Operation,
+    SetAside,
+    Thresholds,
+)
 from tripheno.solver.settings import SolverSettings
 
 _FEDERATION = """\
@@ -107,13 +114,17 @@ identity = "keys/hospital.key"     # the hospital's long-term key; only its owne
 approval = "approved"    # manifest.json and approval.json
 state = "state"          # checkpoints and the audit log
 
+[shards]
+# number = 1             # processes that share its patients; the others see one hospital
+# engine = "processes"   # or "ray": a cluster of its own
+
 # `tripheno ingest flat` reads its column mapping from here too: [[source.tables]], see the how-to.
 """
 
 
 def federation_toml(
     study: str = "my study",
-    members: Sequence[Member] = (),
+    members: Sequence[AgreedMember] = (),
     *,
     address: str = "coordinator.example.org:8002",
     fingerprint: str = "",
@@ -134,7 +145,7 @@ def federation_toml(
         round_seconds=Operation.round_seconds,
         checkpoint_every=Operation.checkpoint_every,
         common=SetAside.common,
-        resamples=Evidence.resamples,
+        resamples=EvidenceSettings.resamples,
         min_cell_count=Thresholds.min_cell_count,
         min_site_patients=Thresholds.min_site_patients,
         max_rounds=Budgets.max_rounds,

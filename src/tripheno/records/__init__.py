@@ -1,1 +1,1 @@
-"""Raw EHR → one coded-event table, the one door into the system."""
+"""Raw EHR → one coded-event table, the one way into the system."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from tripheno.errors import BadCells, SettingsError, UnknownRecords
 from tripheno.provenance import file_fingerprint
 from tripheno.records.duck import Workbench, identifier, literal, sql_text
-from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import Origin
+from tripheno.records.source import Extract, IngestSettings, ReadingPlan
+from tripheno.records.tables import TableOrigin
 from tripheno.records.textfile import kind_of, lines
 
 
@@ -38,7 +38,7 @@ def is_tns(path: Path) -> bool:
     return path.is_file() and path.name.lower().endswith((".tns", ".tns.gz"))
 
 
-def cells_in_tables(origin: Origin, settings: IngestSettings) -> CellFile:
+def cells_in_tables(origin: TableOrigin, settings: IngestSettings) -> CellFile:
     """The one table that has the columns patient, value and the modes."""
     for name in origin.names():
         spelt = {column.lower(): column for column in origin.columns(name)}
@@ -103,7 +103,7 @@ def cells_in_tns(path: Path, settings: IngestSettings) -> CellFile:
     )
 
 
-def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) -> Plan:
+def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) -> ReadingPlan:
     """Read the cells, refuse what is no count, and give every mode its extract."""
     if settings.rule.window != "visit":
         raise SettingsError("cells are counted already", fix="leave out --window")
@@ -119,7 +119,8 @@ def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) ->
     )
     nothing = " OR ".join(f"m{n} IS NULL" for n in range(len(file.modes)))
     wrong, blank, bare, total = bench.rows(
-        "SELECT count(*) FILTER (value IS NULL OR value < 1 OR value <> floor(value)), "  # noqa: S608
+        "SELECT count(*) FILTER "  # noqa: S608
+        "(value IS NULL OR isinf(value) OR value < 1 OR value <> floor(value)), "
         f"count(*) FILTER (patient IS NULL), count(*) FILTER ({nothing}), count(*) FROM cells"
     )[0]
     faults = [f"{wrong:,} of {total:,} values are not whole counts above 0"] if wrong else []
@@ -136,7 +137,7 @@ def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) ->
         Extract(mode, file.shown, sql_text("cells_mode").format(column=f"m{n}"))
         for n, mode in enumerate(settings.rule.modes)
     )
-    return Plan("ready-made cells", extracts, file.inputs, visits_are_unique=False)
+    return ReadingPlan("ready-made cells", extracts, file.inputs, visits_are_unique=False)
 
 
 def _present(column: str, missing: str, name: str | None = None) -> str:

@@ -146,8 +146,8 @@ def _table_lines(table: TableCoverage) -> list[str]:
     lines = [f"{table.table} → {table.mode}: {table.read:,} rows read, {table.used:,} used"]
     lines += [f"    dropped {count:,}: {reason}" for reason, count in table.dropped.items()]
     if table.visits:
-        told = ", ".join(f"{count:,} {state}" for state, count in table.visits.items())
-        lines.append(f"    without a visit {table.share_without_visit:.1%}: {told}")
+        states = ", ".join(f"{count:,} {state}" for state, count in table.visits.items())
+        lines.append(f"    without a visit {table.share_without_visit:.1%}: {states}")
     if table.share_unmapped:
         lines.append(f"    unmapped codes {table.share_unmapped:.1%}")
     lines += [

@@ -27,6 +27,7 @@ _TITLES = {
     "bigquery": "BigQuery",
 }
 _ADDRESS = re.compile(r"(postgres(?:ql)?|snowflake|bigquery)://|(sqlite):")
+_NUMERIC = ("INT", "BIGINT", "SMALLINT", "REAL", "NUM", "FLOAT", "DOUBLE", "DECIMAL")
 Listed = Iterator[tuple[str, str, str, str]]
 
 
@@ -87,7 +88,9 @@ def _postgres_columns(connection: Any, schema: str | None) -> Listed:
 
 
 def _all_columns(connection: Any, schema: str | None) -> Listed:
-    """What any driver can list; the types are left out: every column is fetched as text."""
+    """What any driver can list. Every column is fetched as text; a declared type only tells whether
+    codes were ever numbers.
+    """
     for catalog in connection.adbc_get_objects(depth="columns").read_all().to_pylist():
         for part in catalog["catalog_db_schemas"] or ():
             name = part["db_schema_name"] or ""
@@ -95,7 +98,9 @@ def _all_columns(connection: Any, schema: str | None) -> Listed:
                 continue
             for table in part["db_schema_tables"] or ():
                 for column in table["table_columns"] or ():
-                    yield name, table["table_name"], column["column_name"], "text"
+                    declared = str(column["xdbc_type_name"]).upper()
+                    dtype = "a number" if declared.startswith(_NUMERIC) else "text"
+                    yield name, table["table_name"], column["column_name"], dtype
 
 
 class DatabaseOrigin:
@@ -106,9 +111,12 @@ class DatabaseOrigin:
         self.title, self._copies = _TITLES[name], 0
         bench.at_close.append(connection.close)
         listing = _postgres_columns if name == "postgresql" else _all_columns
-        listed = listing(connection, schema)
+        listed = list(listing(connection, schema))
         self._tables: dict[str, tuple[str, str]] = {}
         self._columns: dict[str, dict[str, str]] = {}
+        self.numeric = {
+            (table.lower(), column) for _, table, column, d in listed if d == "a number"
+        }
         for schema_name, table, column, dtype in listed:
             if self._tables.setdefault(table.lower(), (schema_name, table)) == (schema_name, table):
                 self._columns.setdefault(table.lower(), {})[column] = _DUCK_TYPES.get(
@@ -138,6 +146,10 @@ class DatabaseOrigin:
     def shown(self, name: str) -> str:
         """The table's name."""
         return self._tables[name][1]
+
+    def beside(self, name: str) -> Sequence[str]:  # noqa: ARG002  as of every origin
+        """None: a table of a database is whole."""
+        return ()
 
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """A server's tables change under our eyes: only their names are recorded."""
@@ -171,6 +183,7 @@ class DatabaseOrigin:
 
 
 _DUCK_TYPES = {
+    "ARRAY": "VARCHAR[]",
     "smallint": "BIGINT",
     "integer": "BIGINT",
     "bigint": "BIGINT",

@@ -23,11 +23,15 @@ def csv_relation(bench: Workbench, path: Path, delimiter: str | None = None) -> 
     quote = '"' if header.quoted else ""
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header.columns)
     packed = {"text": "none"}.get(kind_of(readable), kind_of(readable))
-    return (
+    call = (
         f"read_csv({literal(str(readable))}, auto_detect = false, header = true, "
         f"compression = {literal(packed)}, delim = {literal(header.delimiter)}, "
         f"quote = {literal(quote)}, escape = {literal(quote)}, columns = {{{columns}}})"
     )
+    if header.quoted:
+        return call
+    bare = "regexp_replace(COLUMNS(*), '^\"([^\"]*)\"$', '\\1')"  # a name inside may have marks
+    return f"(SELECT {bare} FROM {call})"  # noqa: S608
 
 
 def plain_text(

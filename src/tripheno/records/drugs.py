@@ -37,7 +37,12 @@ _CARRIER = re.compile(
     r"|^(?:sterile|bacteriostatic) water|^sw\b|^(?:lactated )?ringer|^lr\b|flush\b|diluent"
     r"|^(?:mini ?)?(?:bag|syringe|vial|cassette|intravenous fluid)s?\b"
 )
-_WORDS = re.compile(r"[a-z][a-z']*(?:-[a-z']+)*")
+_LETTERED = r"(?:vitamins?|penicillin|hepatitis|polymyxin|factor|coenzyme)"
+_LETTER = re.compile(  # vitamin B-12 is not vitamin D
+    rf"\b({_LETTERED})[ -]([a-z])(?:-?(\d{{1,2}})(?!\d))?(?![a-z\d])"
+)
+_SHORT = {"5-asa": "mesalamine", "5-fu": "fluorouracil", "6-mp": "mercaptopurine"}  # asa is aspirin
+_WORDS = re.compile(rf"\b{_LETTERED} [a-z]\d{{0,2}}\b|[^\W\d_][^\W\d_']*(?:-[^\W\d_']+)*")
 
 
 def _listed(words: str) -> frozenset[str]:
@@ -96,13 +101,13 @@ class DrugAxis:
             if code.isdigit()  # HICL: the code says that its names mean one drug
             for name in held
         }
-        found, told = [], Counter[str]()
+        found, tally = [], Counter[str]()
         for code, held in names.items():
             ingredient, label, how = self._one(code, held, known)
-            told[how] += 1
-            told["carriers"] += is_carrier(ingredient)
+            tally[how] += 1
+            tally["carriers"] += is_carrier(ingredient)
             found.append((code, ingredient, label))
-        return found, told
+        return found, tally
 
     def _one(self, code: str, held: Counter[str], known: Mapping[str, str]) -> tuple[str, str, str]:
         keys = (code, code.rpartition(":")[2], code.lower())
@@ -138,7 +143,9 @@ def ingredient_of(name: str) -> str:
     bare = _PACKED.sub("", bare)
     if _CARRIER.search(bare):
         return CARRIER + _carrier(bare)
-    bare = _DILUTED.sub("", bare)
+    bare = _LETTER.sub(lambda m: f"{m[1]} {m[2]}{m[3] or ''}", _DILUTED.sub("", bare))
+    for short, meant in _SHORT.items():
+        bare = re.sub(rf"\b{short}\b", meant, bare)
     bare = _STRENGTH.sub(" ", bare)
     parts = re.split(r"\s*[/+&]\s*|\s+and\s+|(?<=[a-z]{5})(?<!insulin)-(?=[a-z]{5})", bare)
     kept = sorted({words for words in map(_without_form, parts) if words})

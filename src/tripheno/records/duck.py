@@ -46,6 +46,7 @@ class Workbench:
     ``timezone`` is the hospital's zone: times written with an offset are read as its wall clock.
     Without it the wall clock is taken as it was written. ``encoding`` is that of text files without
     byte-order mark, ``missing`` the words that mean nothing, ``date_order`` what 03/04/2020 means.
+    With ``whole_keys`` written keys are tried as numbers, which join and sort faster.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class Workbench:
         missing: Sequence[str] = MISSING,
         date_order: str | None = None,
         threads: int = 0,
+        whole_keys: bool = True,
     ) -> None:
-        self.encoding, self.missing = encoding, tuple(missing)
+        self.encoding, self.missing, self.whole_keys = encoding, tuple(missing), whole_keys
         self.at_close: list[Callable[[], None]] = []
         self.folder = Path(tempfile.mkdtemp(prefix="work-", dir=folder))
         with translated():
@@ -150,8 +152,8 @@ _LINE = re.compile(r"CSV Error on Line: (\d+)|in line (\d+)|line (\d+)")
 _FILE = re.compile(r"file = (.+)|GZIP stream: (.+)|file \"([^\"]+)\"")
 _CAUSES = (
     ("Maximum line size", "a line is longer than 2 MB"),
-    ("rounded numbers", "ids stand in a floating-point column and are too large for it"),
-    ("GZIP", "the compressed file is cut off"),
+    ("rounded numbers", "ids are rounded (1.7E+08), or too large for their floating-point column"),
+    ("GZIP", "the compressed file is cut off or damaged"),
     ("unicode", "the text is not UTF-8"),
     ("not utf-8", "the text is not UTF-8"),
     ("unterminated quote", "a quotation mark is never closed"),
@@ -162,6 +164,10 @@ _CAUSES = (
     ("magic bytes", "it is not a Parquet file"),
     ("Parquet", "it is not a readable Parquet file"),
 )
+
+
+class WordAsKey(Exception):
+    """A key that was tried as a number is a word: read again, all keys as text."""
 
 
 @contextmanager
@@ -176,6 +182,8 @@ def translated() -> Iterator[None]:
             "The memory given is too small for these tables", fix="raise it with --memory 4GB"
         ) from None
     except (duckdb.InvalidInputException, duckdb.IOException, duckdb.ConversionException) as fault:
+        if "an id is no whole number" in str(fault):
+            raise WordAsKey from None
         raise _unwritable(str(fault)) or _unreadable(str(fault)) from None
 
 

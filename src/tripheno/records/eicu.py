@@ -7,7 +7,7 @@ from pathlib import Path
 from tripheno.records.duck import Workbench, sql_text
 from tripheno.records.origins import origin_of
 from tripheno.records.ranges import load_ranges
-from tripheno.records.source import Extract, IngestSettings, Plan
+from tripheno.records.source import Extract, IngestSettings, ReadingPlan
 from tripheno.records.tables import TableNeed, Tables
 
 PATIENT = TableNeed.of(
@@ -16,10 +16,11 @@ PATIENT = TableNeed.of(
     "hospitaladmittime24:text? hospitaladmitoffset:number?",
 )
 ATTRIBUTES = TableNeed.of(
-    "people|patient", "uniquepid:id gender:text? hospitaldischargestatus:text?"
+    "people|patient", "uniquepid:id gender:text? age:text? hospitaldischargestatus:text?"
 )
 _ATTRIBUTES = (  # eICU has ages at admission, no years: de-identified stays have no calendar
-    "SELECT uniquepid AS patient, NULL::INTEGER AS birth_year, gender AS sex, "
+    "SELECT uniquepid AS patient, NULL::INTEGER AS birth_year, "
+    "CASE WHEN age LIKE '>%' THEN 90 ELSE try_cast(age AS INTEGER) END AS age, gender AS sex, "
     "lower(hospitaldischargestatus) = 'expired' AS died FROM src.people"
 )
 HOSPITAL = TableNeed.of("hospital", "hospitalid:id region:text?")
@@ -48,7 +49,7 @@ class EICU:
     divisions = ("hospitalid", "region")
     options = ("reference_ranges", "schema")
 
-    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> ReadingPlan:
         """Open the tables; offsets from admission become times that never meet across stays."""
         tables = Tables(bench, origin_of(bench, path, settings.schema))
         tables.open(PATIENT)
@@ -57,6 +58,8 @@ class EICU:
         tables.unique("patient", "patientunitstayid")
         tables.unique("hospital", "hospitalid")
         bench.run(sql_text("eicu_stays"))
+        if settings.by == "region":
+            tables.note(*_without_region(bench))
         ranges = load_ranges(bench, settings.reference_ranges, Path(path))
         extracts = []
         for mode in settings.rule.modes:
@@ -64,7 +67,7 @@ class EICU:
             extracts.append(Extract(mode, tables.shown(mode), sql_text(f"eicu_{mode}")))
         inputs = tables.origin.fingerprints(list(tables.opened.values()))
         facts = {"reference_ranges": ranges.name if ranges else None}
-        return Plan(
+        return ReadingPlan(
             "eICU-CRD",
             tuple(extracts),
             inputs,
@@ -73,3 +76,16 @@ class EICU:
             names_drugs=True,
             attributes=_ATTRIBUTES,
         )
+
+
+def _without_region(bench: Workbench) -> list[str]:
+    """What is said of hospitals whose region nobody wrote down."""
+    ((count,),) = bench.rows(
+        "SELECT count(DISTINCT hospitalid) FROM stays WHERE region = 'region-not-recorded'"
+    )
+    if not count:
+        return []
+    return [
+        f"hospital: of {count} hospitals the region is not recorded: their patients are together "
+        "in region-not-recorded, which is no region"
+    ]

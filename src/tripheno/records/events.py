@@ -170,6 +170,9 @@ def _value_faults(columns: dict[str, pa.ChunkedArray]) -> list[str]:
         faults.append("there are no rows")
     elif pc.min(columns["patient"]).as_py() < 0:
         faults.append("'patient' has negative numbers")
+    modes = [m for m in pc.unique(columns["mode"]).to_pylist() if m and m.strip()]
+    if len({mode.strip().lower() for mode in modes}) < len(modes):
+        faults.append(f"modes differ by capitals or blanks only: {', '.join(sorted(modes)[:6])}")
     for name in ("mode", "code"):
         blank = sum(_blanks(chunk) for chunk in columns[name].chunks)
         if blank:
@@ -242,6 +245,11 @@ def counting_rule(table: pa.Table) -> CountingRule:
         fields = json.loads(note)
         return CountingRule(tuple(fields["modes"]), fields["window"], fields["cap"])
     return CountingRule(modes=modes_of(table))
+
+
+def is_marked(schema: pa.Schema) -> bool:
+    """Whether the events remember the rule they were written with."""
+    return _RULE_KEY in (schema.metadata or {})
 
 
 def modes_of(table: pa.Table) -> tuple[str, ...]:

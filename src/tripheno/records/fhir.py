@@ -10,7 +10,7 @@ from tripheno.provenance import file_fingerprint
 from tripheno.records.delimited import plain_text
 from tripheno.records.duck import Workbench, literal, sql_text
 from tripheno.records.origins import files_in
-from tripheno.records.source import Extract, IngestSettings, Plan
+from tripheno.records.source import Extract, IngestSettings, ReadingPlan
 from tripheno.records.textfile import kind_of, lines
 
 _LINES = (".ndjson", ".jsonl")
@@ -21,7 +21,7 @@ RESOURCES = {
     "lab": ("Observation",),
     "procedure": ("Procedure",),
 }
-_UNREAD = ("MedicationStatement", "MedicationDispense")
+_UNREAD = ("MedicationStatement", "MedicationDispense", "MedicationOrder")
 _SHARED = ("Encounter", "Medication", "Patient")
 
 _ATTRIBUTES = (
@@ -39,7 +39,7 @@ class FHIR:
     divisions: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
 
-    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> ReadingPlan:
         """Sort the resources by their type, and open those that the modes need."""
         files = _files(Path(path))
         bench.script("fhir_macros")
@@ -67,7 +67,7 @@ class FHIR:
         )[0]
         facts = {"resources": kinds, "encounters_within_a_stay": followed}
         warnings = _warnings(kinds, settings, orphans, circles)
-        return Plan(
+        return ReadingPlan(
             "FHIR export",
             tuple(extracts),
             inputs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tripheno.errors import MissingTable, SettingsError
@@ -9,10 +10,11 @@ from tripheno.records.cells import cells_in_tables, cells_in_tns, is_tns, plan_o
 from tripheno.records.duck import Workbench, identifier, literal, sql_text
 from tripheno.records.mapping import TableMapping, read_mapping
 from tripheno.records.origins import origin_of, table_name
-from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import Column, Origin, TableNeed, Tables
+from tripheno.records.source import Extract, IngestSettings, ReadingPlan
+from tripheno.records.tables import Column, TableNeed, TableOrigin, Tables
 
 MAPPING_FILE = "site.toml"
+_YES = ("yes", "y", "true", "t", "1", "1.0", "0.0", "given", "x", "+")
 
 
 class Flat:
@@ -23,7 +25,7 @@ class Flat:
     divisions = ("hospital",)
     options = ("mapping", "schema")
 
-    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> ReadingPlan:
         """Read the mapping, or recognise cells by their columns (patient, modes…, value)."""
         place = Path(path)
         mapping = settings.mapping
@@ -39,10 +41,10 @@ class Flat:
 
 def _mapped(
     bench: Workbench,
-    origin: Origin,
+    origin: TableOrigin,
     mappings: tuple[TableMapping, ...],
     settings: IngestSettings,
-) -> Plan:
+) -> ReadingPlan:
     tables = Tables(bench, origin)
     offered = {mapping.mode for mapping in mappings}
     absent = [mode for mode in settings.rule.modes if mode not in offered]
@@ -58,11 +60,12 @@ def _mapped(
             continue
         view = f"flat_{number}"
         _open(tables, view, mapping)
+        tables.note(*_taken_as_given(bench, view, mapping))
         extracts.append(
             Extract(mapping.mode, mapping.file, _select(view, mapping), _bound(mapping))
         )
     inputs = origin.fingerprints(sorted(set(tables.opened.values())))
-    return Plan(
+    return ReadingPlan(
         "tables of the hospital's own",
         tuple(extracts),
         inputs,
@@ -88,7 +91,7 @@ def _open(tables: Tables, view: str, mapping: TableMapping) -> None:
         mapping.end: "time",
     }
     for code in mapping.code:
-        kinds.setdefault(code, "icd" if mapping.icd else "text")
+        kinds.setdefault(code, "icd" if mapping.icd else "code")
     others = (*mapping.flags, mapping.label, mapping.hospital, mapping.only_column)
     for column in others:
         kinds.setdefault(column, "text")
@@ -100,6 +103,21 @@ def _open(tables: Tables, view: str, mapping: TableMapping) -> None:
     tables.open(TableNeed((view, name), tuple(columns)))
 
 
+def _taken_as_given(bench: Workbench, view: str, mapping: TableMapping) -> list[str]:
+    """Which words in columns of flags say that a drug was given, unless they are plainly yes."""
+    listed = ", ".join(f"lower(tidy({identifier(flag.lower())}))" for flag in mapping.flags)
+    if not listed:
+        return []
+    found = bench.rows(f"SELECT DISTINCT unnest([{listed}]) FROM src.{identifier(view)}")  # noqa: S608
+    nothing = {*_YES, *(word.lower() for word in (*mapping.absent, *mapping.missing))}
+    words = {word for (word,) in found if word and word not in nothing}
+    shown = sorted(word for word in words if re.fullmatch("[a-z*+! -]{1,10}", word))
+    others = [f"{len(words) - len(shown)} other values"] if len(words) > len(shown) else []
+    if not words:
+        return []
+    return [f"{mapping.file}: taken as given: " + ", ".join([*shown[:6], *others])]
+
+
 def _select(view: str, mapping: TableMapping) -> str:
     """The extract's SQL: identifiers are quoted here, values are bound when it runs."""
 
@@ -109,6 +127,7 @@ def _select(view: str, mapping: TableMapping) -> str:
     if mapping.flags:
         given = ", ".join(
             f"CASE WHEN {value} IS NOT NULL AND NOT list_contains($absent, lower(tidy({value}))) "
+            f"AND coalesce(try_cast({value} AS DOUBLE), 1) <> 0 "
             f"AND NOT list_contains($missing, tidy({value})) THEN {literal(flag)} END"
             for flag, value in ((flag, column(flag, "")) for flag in mapping.flags)
         )

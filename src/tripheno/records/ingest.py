@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from tripheno.errors import EmptyMode, EmptyTensor
 from tripheno.records.coverage import Coverage, TableCoverage, count_tables
-from tripheno.records.duck import Workbench
+from tripheno.records.duck import WordAsKey, Workbench
 from tripheno.records.placing import place
 from tripheno.records.site_folder import Measure, SiteWriter, private_folder, tidy
 from tripheno.records.source import IngestSettings, RecordSource, Titles, check_request
@@ -65,23 +66,30 @@ def ingest(
     local = private_folder(out)
     for left in local.glob("work-*"):  # of a run that was killed: patients' rows do not lie around
         shutil.rmtree(left, ignore_errors=True)
-    try:
-        with _workbench(local, settings) as bench:
+
+    def read(*, whole_keys: bool) -> Ingested:
+        with _workbench(local, settings, whole_keys=whole_keys) as bench:
             plan = source.plan(bench, path, settings)
-            told = place(bench, plan, settings, announce)
-            nameless = told.get("drug_axis", {}).get("without a name", 0)
+            placed = place(bench, plan, settings, announce)
+            nameless = placed.get("drug_axis", {}).get("without a name", 0)
             words = (f"{nameless:,} drugs have a code but no name: give --drug-table",)
-            warnings = plan.warnings + (words if nameless else ())
-            plan = replace(plan, facts={**plan.facts, **told}, warnings=warnings)
+            advice = tuple(g.advice for g in settings.groupings if g.advice)
+            warnings = plan.warnings + (words if nameless else ()) + advice
+            plan = replace(plan, facts={**plan.facts, **placed}, warnings=warnings)
             writer = SiteWriter(bench, source, plan, settings, measure, titles)
             if settings.by is None:
                 return Ingested((writer.write(None, out),), {})
             return _write_each(bench, writer, out, settings.by)
+
+    try:
+        return read(whole_keys=True)
+    except WordAsKey:
+        return read(whole_keys=False)
     finally:
         tidy(out)
 
 
-def _workbench(folder: Path, settings: IngestSettings) -> Workbench:
+def _workbench(folder: Path, settings: IngestSettings, *, whole_keys: bool) -> Workbench:
     return Workbench(
         folder,
         memory=settings.memory,
@@ -89,6 +97,7 @@ def _workbench(folder: Path, settings: IngestSettings) -> Workbench:
         encoding=settings.encoding,
         missing=settings.missing,
         date_order=settings.date_order,
+        whole_keys=whole_keys,
     )
 
 
@@ -97,6 +106,11 @@ def _write_each(bench: Workbench, writer: SiteWriter, out: Path, by: str) -> Ing
     sites, skipped = [], {}
     taken: set[str] = set()
     names = bench.rows("SELECT DISTINCT site FROM coded WHERE site IS NOT NULL ORDER BY site")
+    alike = Counter(name.strip().lower() for (name,) in names)
+    twins = sorted(name for (name,) in names if alike[name.strip().lower()] > 1)
+    if twins:
+        words = f"{by}: {', '.join(twins[:4])} differ by capitals or blanks only: one hospital?"
+        writer = replace(writer, plan=replace(writer.plan, warnings=(*writer.plan.warnings, words)))
     for (name,) in names:
         plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
         folder = plain if plain.lower() not in taken else f"{plain}_{len(taken)}"

@@ -11,8 +11,8 @@ from pathlib import Path
 from tripheno.errors import MissingTable, NoSuchFile, UnknownRecords
 from tripheno.provenance import file_fingerprint
 from tripheno.records.duck import Workbench, literal, sql_text
-from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import canonical
+from tripheno.records.source import Extract, IngestSettings, ReadingPlan
+from tripheno.records.tables import canonical, cleaned
 
 PREFIXES = {
     "medication": ("MEDICATION//START//", "DRUG//", "RxNorm/", "RxNorm Extension/"),
@@ -41,13 +41,17 @@ class MEDS:
     divisions = ("site",)
     options = ("prefixes",)
 
-    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> ReadingPlan:
         """Find the shards, the names of the codes, and what tells visits apart."""
         root = Path(path)
         if not root.exists():
             raise NoSuchFile(f"No file or folder {root}", fix="check the path, from where you are")
         files = sorted((root / "data" if (root / "data").is_dir() else root).glob("**/*.parquet"))
-        files = [file for file in files if "metadata" not in file.parts]
+        files = [
+            file
+            for file in files
+            if not any(p.startswith((".", "_", "metadata")) for p in file.relative_to(root).parts)
+        ]
         if not files:
             raise UnknownRecords(f"No data/**/*.parquet in {root.name}", fix="name a MEDS data set")
         columns = _open(bench, files)
@@ -65,15 +69,15 @@ class MEDS:
             for mode in settings.rule.modes
         ]
         inputs = {file.relative_to(root).as_posix(): file_fingerprint(file) for file in files}
-        told = {mode: list(prefixes[mode]) for mode in settings.rule.modes}
-        facts = {"prefixes": told, "visits": visit or "from admission events"}
+        chosen = {mode: list(prefixes[mode]) for mode in settings.rule.modes}
+        facts = {"prefixes": chosen, "visits": visit or "from admission events"}
         unread = sorted(
             file.relative_to(root).as_posix()
             for file in root.glob("data/**/*")
             if file.is_file() and file not in files and not file.name.startswith(("_", "."))
         )
         warnings = (f"not read: {', '.join(unread[:5])}",) if unread else ()
-        return Plan(
+        return ReadingPlan(
             "MEDS",
             tuple(extracts),
             inputs,
@@ -99,13 +103,15 @@ def _open(bench: Workbench, files: list[Path]) -> set[str]:
             fix="MEDS has subject_id, time, code and numeric_value",
         )
     kinds = {"subject_id": "id", "time": "time", "code": "text", **dict.fromkeys(_VISITS, "id")}
-    mended = ", ".join(
-        f"{canonical(name, kind, types[name], bench.missing)} AS {name}"
+    odd = {
+        name: (kind, types[name])
         for name, kind in kinds.items()
         if name in types and types[name] != _STANDARD.get(name, "BIGINT")
-    )
+    }
+    mended = ", ".join(f"{canonical(name, *read)} AS {name}" for name, read in odd.items())
     replaced = f" REPLACE ({mended})" if mended else ""
-    bench.run(f"CREATE VIEW src.meds AS SELECT *{replaced} FROM {reader}")  # noqa: S608
+    relation = cleaned(reader, odd, bench.missing)
+    bench.run(f"CREATE VIEW src.meds AS SELECT *{replaced} FROM {relation}")  # noqa: S608
     return set(types)
 
 

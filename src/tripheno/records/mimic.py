@@ -5,11 +5,11 @@ from __future__ import annotations
 from tripheno.errors import UnknownRecords
 from tripheno.records.duck import Workbench, sql_text
 from tripheno.records.origins import origin_of
-from tripheno.records.source import Extract, IngestSettings, Plan
+from tripheno.records.source import Extract, IngestSettings, ReadingPlan
 from tripheno.records.tables import TableNeed, Tables
 
 ADMISSIONS = TableNeed.of(
-    "admissions", "subject_id:id hadm_id:id admittime:time dischtime:time edregtime:time?"
+    "admissions", "subject_id:key hadm_id:key admittime:time dischtime:time edregtime:time?"
 )
 PATIENTS = TableNeed.of(
     "patients",
@@ -24,23 +24,23 @@ NEEDS = {
     "medication": (
         TableNeed.of(
             "prescriptions",
-            "subject_id:id hadm_id:id starttime|startdate:time stoptime|enddate:time? drug:text",
+            "subject_id:key hadm_id:key starttime|startdate:time stoptime|enddate:time? drug:text",
         ),
     ),
     "lab": (
-        TableNeed.of("labevents", "subject_id:id hadm_id:id itemid:id charttime:time flag:text"),
+        TableNeed.of("labevents", "subject_id:key hadm_id:key itemid:id charttime:time flag:text"),
         TableNeed.of("d_labitems", "itemid:id label:text"),
     ),
     "diagnosis": (
         TableNeed.of(
-            "diagnoses_icd", "subject_id:id hadm_id:id icd_code|icd9_code:icd icd_version:id?"
+            "diagnoses_icd", "subject_id:key hadm_id:key icd_code|icd9_code:icd icd_version:id?"
         ),
         TableNeed.of("d_icd_diagnoses", "icd_code|icd9_code:icd icd_version:id? long_title:text"),
     ),
     "procedure": (
         TableNeed.of(
             "procedures_icd",
-            "subject_id:id hadm_id:id icd_code|icd9_code:icd icd_version:id? chartdate:time?",
+            "subject_id:key hadm_id:key icd_code|icd9_code:icd icd_version:id? chartdate:time?",
         ),
         TableNeed.of("d_icd_procedures", "icd_code|icd9_code:icd icd_version:id? long_title:text"),
     ),
@@ -55,10 +55,11 @@ class Mimic:
     divisions: tuple[str, ...] = ()
     options = ("infer_visit", "schema")
 
-    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> ReadingPlan:
         """Open the tables that the modes need; the dictionaries may be missing."""
         tables = Tables(bench, origin_of(bench, path, settings.schema))
         described = _version(tables)
+        tables.join_by_number([ADMISSIONS, *(NEEDS[mode][0] for mode in settings.rule.modes)])
         tables.open(ADMISSIONS, optional=not settings.infer_visit)
         tables.unique("admissions", "hadm_id")
         attributes = _ATTRIBUTES if tables.open(PATIENTS, optional=True) else None
@@ -75,13 +76,14 @@ class Mimic:
             bound = {"version": "9" if ninth else None}
             extracts.append(Extract(mode, shown, sql_text(f"mimic_{mode}"), bound))
         inputs = tables.origin.fingerprints(list(tables.opened.values()))
-        return Plan(
+        return ReadingPlan(
             described,
             tuple(extracts),
             inputs,
             warnings=(*warnings, *tables.notes),
             names_drugs=True,
             attributes=attributes,
+            key=tables.key,
         )
 
 

@@ -9,8 +9,8 @@ from tripheno.records.databases import is_address
 from tripheno.records.duck import Workbench, sql_text
 from tripheno.records.origins import origin_of
 from tripheno.records.ranges import load_ranges
-from tripheno.records.source import Extract, IngestSettings, Plan
-from tripheno.records.tables import Origin, TableNeed, Tables
+from tripheno.records.source import Extract, IngestSettings, ReadingPlan
+from tripheno.records.tables import TableNeed, TableOrigin, Tables
 
 VISITS = TableNeed.of("visit_occurrence", "visit_occurrence_id:key person_id:key")
 CONCEPT = TableNeed.of(
@@ -63,14 +63,14 @@ class OMOP:
     divisions: tuple[str, ...] = ()
     options = ("reference_ranges", "schema")
 
-    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> ReadingPlan:
         """Open the tables that the modes need; vocabularies and cdm_source may be missing."""
         beside = Path() if is_address(path) else Path(path)
         return self._plan(bench, origin_of(bench, path, settings.schema), beside, settings)
 
     def _plan(
-        self, bench: Workbench, origin: Origin, beside: Path, settings: IngestSettings
-    ) -> Plan:
+        self, bench: Workbench, origin: TableOrigin, beside: Path, settings: IngestSettings
+    ) -> ReadingPlan:
         tables = Tables(bench, origin)
         by_visit = settings.rule.window == "visit"
         views = [NEEDS[mode] for mode in settings.rule.modes]
@@ -100,7 +100,7 @@ class OMOP:
         facts = {**_cdm(bench), "reference_ranges": ranges.name if ranges else None}
         described = f"OMOP CDM {facts['cdm_version'] or '(no version in cdm_source)'}"
         inputs = origin.fingerprints(list(tables.opened.values()))
-        return Plan(
+        return ReadingPlan(
             described,
             tuple(extracts),
             inputs,

@@ -26,21 +26,22 @@ from tripheno.provenance import file_fingerprint
 from tripheno.records.databases import database_origin, is_address
 from tripheno.records.delimited import csv_relation
 from tripheno.records.duck import Workbench, identifier, literal
-from tripheno.records.tables import Origin
-from tripheno.records.textfile import header_of, kind_of
+from tripheno.records.tables import TableOrigin
+from tripheno.records.textfile import ends_a_line, header_of, kind_of
 
 _SUFFIXES = (".parquet", ".csv", ".tsv", ".txt")
 _PACKED = (".gz", ".zst")
-_FOREIGN = (
-    ".xlsx", ".xls", ".zip", ".bz2", ".xz", ".sas7bdat", ".dta", ".sav", ".orc", ".feather",
-    ".json", ".bak", ".old", ".orig", ".tmp", ".part", ".crdownload",
-)  # fmt: skip
+_NO_RECORDS = (".md", ".html", ".pdf", ".md5", ".sha256", ".crc", ".toml", ".sql", ".log")
 _SHARD = re.compile(r"(part|data|chunk|shard)[-_.]|\d+$")
 _PARTITION = re.compile(r"\w+=.*|\d*")
 _NUMBERED = re.compile(r"(.*?[^\d\W_].*?)[-_. ]*(?:part)?[-_. ]*\(?\d+\)?")
-_COPY = re.compile(r"(.+?)[-_. ]*(?:copy|old|new|bak|backup|final|v)[-_. ]*\(?\d*\)?")
+_COPY = re.compile(
+    r"(.+?)[-_. ]*(?:copy|kopie|copie|copia|corrected|archive|old|new|bak|backup|final|v)"
+    r"[-_. ]*\(?\d*\)?"
+)
 _COPY_OF = re.compile(r"(?:copy of|kopie von|old|backup|bak)[-_. ]+(.+)")
-_DEPTH = 3
+_DEPTH = 8
+_LAKES = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 
 
 class FolderOrigin:
@@ -49,7 +50,9 @@ class FolderOrigin:
     def __init__(self, bench: Workbench, path: Path) -> None:
         self._bench, self.title, self._root = bench, path.name or str(path), path
         found = files_in(path)
-        self.foreign = sorted(f.name for f in found if f.name.lower().endswith((*_FOREIGN, "~")))
+        self.foreign = sorted(
+            f.name for f in found if not is_table(f) and not f.name.lower().endswith(_NO_RECORDS)
+        )
         self._files: dict[str, list[Path]] = {}
         for file in sorted(f for f in found if is_table(f)):
             name = table_name(file.name)
@@ -117,6 +120,22 @@ class FolderOrigin:
 
     def _short(self, file: Path) -> str:
         return file.relative_to(self._root).as_posix() if self._root.is_dir() else file.name
+
+    def beside(self, name: str) -> list[str]:
+        """Other tables with this one's name in theirs and the same columns."""
+        return [
+            other
+            for other, files in self._files.items()
+            if other != name
+            and name in other
+            and not set(files) & set(self._files[name])
+            and sorted(self._header(files[0])) == sorted(self._header(self._files[name][0]))
+        ]
+
+    def unended(self, name: str) -> list[str]:
+        """The plain files of a table that stop within a line, as one that was cut off does."""
+        plain = [file for file in self._files[name] if kind_of(file) == "text"]
+        return [self._short(file) for file in plain if not ends_a_line(file)]
 
     @staticmethod
     def _parquet(files: Sequence[Path]) -> str:
@@ -244,12 +263,16 @@ class DuckDBOrigin:
         """The table's name."""
         return self._tables[name][1]
 
+    def beside(self, name: str) -> Sequence[str]:  # noqa: ARG002  as of every origin
+        """None: a table of a database is whole."""
+        return ()
+
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """SHA-256 of the database file."""
         return {self._path.name: file_fingerprint(self._path)} if names else {}
 
 
-def origin_of(bench: Workbench, path: str, schema: str | None = None) -> Origin:
+def origin_of(bench: Workbench, path: str, schema: str | None = None) -> TableOrigin:
     """The origin that fits a path or a database's address."""
     if is_address(path):
         return database_origin(bench, path, schema)
@@ -289,15 +312,33 @@ def _unpacked(name: str) -> str:
 
 
 def files_in(path: Path) -> list[Path]:
-    """The file itself, or the files of a folder and its subfolders; never a site's own folder."""
+    """The file itself, or the files of a folder and its subfolders; never a site's own folder.
+
+    Links are followed, and a folder that cannot be opened is an error: nothing is passed over.
+    """
     if path.is_file():
         return [path]
     found: list[Path] = []
-    for here, folders, names in os.walk(path):
+    for here, folders, names in os.walk(path, onerror=_unopened, followlinks=True):
         depth = len(Path(here).relative_to(path).parts)
+        for lake in set(folders) & set(_LAKES):
+            raise DoubtfulTable(
+                f"'{Path(here).name}' is a {_LAKES[lake]} table",
+                why="files that no longer count lie among those that do",
+                fix="write the table out as Parquet, and name that folder",
+            )
         if "coverage.json" in names and "local" in folders:
             folders.clear()
             continue
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and depth < _DEPTH)
+        folders[:] = sorted(
+            f for f in folders if not f.startswith((".", "__MACOSX")) and depth < _DEPTH
+        )
         found += [Path(here) / name for name in names if not name.startswith(".")]
+    if lost := [file.name for file in found if not file.exists()]:
+        raise NoSuchFile(f"A link leads nowhere: {', '.join(sorted(lost)[:3])}")
     return found
+
+
+def _unopened(fault: OSError) -> None:
+    name = Path(str(fault.filename)).name
+    raise NoSuchFile(f"A folder cannot be opened: {name}", fix="ask for the right to read it")

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from tripheno.records.drugs import DrugAxis, read_drug_table
 from tripheno.records.duck import Workbench, sql_text
-from tripheno.records.source import Extract, Grouping, IngestSettings, Plan
+from tripheno.records.source import Extract, Grouping, IngestSettings, ReadingPlan
 
 _PARAMETER = re.compile(r"\$(\w+)")
 
 
 def place(
-    bench: Workbench, plan: Plan, settings: IngestSettings, announce: Callable[[str], None]
+    bench: Workbench, plan: ReadingPlan, settings: IngestSettings, announce: Callable[[str], None]
 ) -> dict[str, Any]:
     """Make ``coded``: every row of every extract, with window, group and fate.
 
@@ -35,14 +35,14 @@ def place(
         files.append(bench.keep(sql_text("spread"), "spread", width=width))
         bench.view("placed", files)
     tables = [_grouped(bench, grouping) for grouping in settings.groupings]
-    told: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     to_name = set(settings.rule.modes) - {grouping.mode for grouping in settings.groupings}
     if plan.names_drugs and settings.drug_names == "ingredient" and "medication" in to_name:
         groups, counts = _ingredients(bench, settings)
         tables.append(groups)
-        told = {"drug_axis": dict(sorted(counts.items()))}
+        facts = {"drug_axis": dict(sorted(counts.items()))}
     _roll_up(bench, tables, files)
-    return told
+    return facts
 
 
 def _place_extract(

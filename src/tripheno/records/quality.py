@@ -5,16 +5,23 @@ Each finding is one sentence of counts. The report shows them as warnings; --str
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tripheno.records.coverage import ModeCoverage, TableCoverage
+from tripheno.records.textfile import NOBODY
 
 _EXPECTED = ("not abnormal", "another kind", "nothing given", "not laboratory", "cancelled order")
 _MOST_DROPPED = 0.9
 _FEWEST_CODES = 5
 _SOME = 0.01
 _ENOUGH_CODES = 100
+_NO_CODES = (*NOBODY, "missing", "not specified", "0", "total")
+_MISREAD = re.compile("[\u00c2\u00c3\u00e2\u00e3][\u0080-\u00bf]|\ufffd|&[a-z]+;")
+"""UTF-8 taken for Latin-1, letters that were lost, names of letters as pages write them."""
+_NO_CODE = re.compile(r"[\W_]+|\d+([.,]\d+)?[eE]\+\d+|\d{1,3}([,' ]\d{3})+|&\w+;")
+"""Signs only, numbers that a spreadsheet rounded or parted into thousands, a page's blanks."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class Ids:
     name: str
     total: int
     odd: int
-    """No whole numbers."""
+    """No whole numbers above 0."""
     twins: int
     """Equal to another but for leading zeros and capitals."""
     shared: int = 0
@@ -45,12 +52,26 @@ def findings(
     numeric = [code for code in codes if code.startswith("ICD9CM:") and code[7].isdigit()]
     if len(numeric) >= _ENOUGH_CODES and not any(code[7] == "0" for code in numeric):
         found.append("no ICD-9 code begins with 0: did the export lose leading zeros?")
+    exact = [code for code in numeric if re.fullmatch(r".*\.\d\d", code)]
+    if len(exact) >= _ENOUGH_CODES // 2 and not any(code.endswith("0") for code in exact):
+        found.append("no ICD-9 code ends with 0: did the export lose zeros after the point?")
+    misread = [code for code in codes if _MISREAD.search(code)]
+    if misread:
+        found.append(f"{len(misread):,} codes were read in another encoding: {_some(misread)}")
+    bare = {code: code.rpartition("//")[2] for code in codes}  # MEDICATION//START//UNK
+    odd = [c for c in codes if bare[c].lower() in _NO_CODES or _NO_CODE.fullmatch(c)]
+    if odd:
+        found.append(f"{len(odd):,} codes look like no codes: {_some(odd)}")
     if unlisted:
-        told = ", ".join(unlisted[:3]) + (" …" if len(unlisted) > 3 else "")
         found.append(
-            f"{len(unlisted):,} codes have an ICD code's form but stand in no list: {told}"
+            f"{len(unlisted):,} codes have an ICD code's form but stand in no list: "
+            + _some(unlisted)
         )
     return tuple(found)
+
+
+def _some(codes: Sequence[str]) -> str:
+    return ", ".join(codes[:3]) + (" …" if len(codes) > 3 else "")
 
 
 def _of_table(table: TableCoverage) -> Iterator[str]:
@@ -85,7 +106,8 @@ def _of_mode(mode: ModeCoverage) -> Iterator[str]:
 
 def _of_ids(ids: Ids) -> Iterator[str]:
     if 0 < ids.odd <= ids.total / 2:
-        yield f"{ids.name}: {ids.odd:,} of {ids.total:,} ids are no whole numbers as the others are"
+        odd = f"{ids.odd:,} of {ids.total:,} ids"
+        yield f"{ids.name}: {odd} are no whole numbers above 0 as the others are"
     if ids.twins:
         yield f"{ids.name}: {ids.twins:,} ids equal another but for leading zeros or capitals"
     if ids.shared:

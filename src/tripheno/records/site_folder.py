@@ -36,7 +36,7 @@ from tripheno.records.coverage import (
 from tripheno.records.duck import Workbench, sql_text
 from tripheno.records.events import EVENT_SCHEMA, CountingRule, stream_events
 from tripheno.records.quality import Ids, findings
-from tripheno.records.source import IngestSettings, Plan, RecordSource, Titles
+from tripheno.records.source import IngestSettings, ReadingPlan, RecordSource, Titles
 
 EVENTS, COVERAGE, LOCAL = "events.parquet", "coverage.json", "local"
 PATIENTS, WINDOWS, ATTRIBUTES = "patients.parquet", "windows.parquet", "attributes.parquet"
@@ -74,7 +74,7 @@ class SiteWriter:
 
     bench: Workbench
     source: RecordSource
-    plan: Plan
+    plan: ReadingPlan
     settings: IngestSettings
     measure: Measure | None
     titles: Titles | None
@@ -147,9 +147,9 @@ class SiteWriter:
         self, tables: tuple[TableCoverage, ...], modes: tuple[ModeCoverage, ...]
     ) -> tuple[str, ...]:
         """What the data-quality gate finds; with --strict that is the end."""
-        rows = self.bench.rows("SELECT code FROM codes WHERE code LIKE 'ICD%' ORDER BY code")
-        codes = [code for (code,) in rows]
-        unlisted = self.titles.unlisted(codes) if self.titles is not None else []
+        codes = [code for (code,) in self.bench.rows("SELECT code FROM codes ORDER BY code")]
+        icd = [code for code in codes if code.startswith("ICD")]
+        unlisted = self.titles.unlisted(icd) if self.titles is not None else []
         found = findings(tables, modes, self._ids(), codes, unlisted)
         if found and self.settings.strict:
             raise PoorQuality("; ".join((*self.plan.warnings, *found)), where=self.plan.described)
@@ -216,12 +216,12 @@ def refuse_empty(rule: CountingRule, present: set[str], tables: tuple[TableCover
             if table.mode == mode:
                 for reason, count in table.dropped.items():
                     reasons[reason] = reasons.get(reason, 0) + count
-        told = ", ".join(f"{count:,} rows: {reason}" for reason, count in reasons.items())
+        listed = ", ".join(f"{count:,} rows: {reason}" for reason, count in reasons.items())
         commonest = max(reasons, key=lambda reason: reasons[reason]) if reasons else ""
         raise EmptyMode(
             f"The mode '{mode}' is empty",
             where=", ".join(table.table for table in tables if table.mode == mode),
-            why=told or "its tables have no rows",
+            why=listed or "its tables have no rows",
             fix=_ADVICE.get(commonest, "try a wider window (person) or other modes"),
         )
 

@@ -28,6 +28,7 @@ from tripheno.records.duck import Workbench
 from tripheno.records.events import CountingRule
 from tripheno.records.textfile import MISSING, check_encoding
 
+NOT_RECORDED = "-not-recorded"  # ends the name of a folder of patients of no known hospital
 ANCHORS = ("start", "interval")
 DRUG_NAMES = ("ingredient", "folded", "raw")
 WITHOUT_VISIT = ("drop", "date")
@@ -40,6 +41,11 @@ OPTIONS = {
 }
 
 
+def is_remainder(site: str) -> bool:
+    """Whether a site is no hospital but the patients of whom it is not recorded."""
+    return site.endswith(NOT_RECORDED)
+
+
 class Grouping(Protocol):
     """Rolls the codes of one mode up into groups."""
 
@@ -50,6 +56,10 @@ class Grouping(Protocol):
     @property
     def name(self) -> str:
         """What it is called in the account."""
+
+    @property
+    def advice(self) -> str:
+        """What is to be said of its names, if anything."""
 
     def groups(self, codes: Sequence[str]) -> pa.Table:
         """Columns ``code``, ``grouped``, ``label``; a code in two groups has two rows."""
@@ -128,6 +138,10 @@ class IngestSettings:
             for grouping in self.groupings
             if grouping.mode not in self.rule.modes
         ]
+        rolled = [grouping.mode for grouping in self.groupings]
+        faults += [
+            f"'{m}' is rolled up twice" for m in dict.fromkeys(rolled) if rolled.count(m) > 1
+        ]
         if faults:
             raise SettingsError(
                 "; ".join(faults), where="ingest", fix="see `tripheno ingest --help`"
@@ -145,7 +159,7 @@ class Extract:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReadingPlan:
     """What a source makes of the tables it found."""
 
     described: str
@@ -158,7 +172,7 @@ class Plan:
     visits_are_unique: bool = True
     """Whether a visit's id belongs to one patient; tables of one's own may number them anew."""
     attributes: str | None = None
-    """A SELECT of patient, birth_year, sex and died; what it gives never leaves ``local/``."""
+    """A SELECT of patient, birth_year, sex, died and perhaps age; it never leaves ``local/``."""
     key: str = "VARCHAR"
     """The type of the extracts' patient and visit: BIGINT where every table has whole numbers."""
 
@@ -182,7 +196,7 @@ class RecordSource(Protocol):
     def options(self) -> tuple[str, ...]:
         """Which of the settings that only some sources understand it understands."""
 
-    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> Plan:
+    def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> ReadingPlan:
         """Find the tables, check their columns, and say how each mode is read."""
 
 

@@ -28,7 +28,7 @@ class Column:
     """One column a source needs: names, kind and whether it must be there.
 
     Kinds are id, key (an id that tables are joined by), text, number, time, offset (minutes from a
-    moment), and icd: a text that must never have been a number.
+    moment), code (no fraction) and icd: a text that must never have been a number.
     """
 
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class TableNeed:
         return cls(tuple(names.split("|")), tuple(Column.parse(word) for word in columns.split()))
 
 
-class Origin(Protocol):
+class TableOrigin(Protocol):
     """Where tables come from: a folder of files, a DuckDB file, a database server."""
 
     title: str
@@ -72,6 +72,9 @@ class Origin(Protocol):
     def shown(self, name: str) -> str:
         """The table's name for people: a file's name, or schema and table."""
 
+    def beside(self, name: str) -> Sequence[str]:
+        """Tables that look like parts of this one and are none."""
+
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """What was read, for the provenance record."""
 
@@ -79,12 +82,31 @@ class Origin(Protocol):
 class Tables:
     """The hospital's tables, opened one by one as views with the columns asked for."""
 
-    def __init__(self, bench: Workbench, origin: Origin) -> None:
+    def __init__(self, bench: Workbench, origin: TableOrigin) -> None:
         self.bench, self.origin = bench, origin
         self.opened: dict[str, str] = {}
-        self.notes: list[str] = []
+        self._notes: list[str] = []
         self.key = "VARCHAR"
         bench.run("CREATE SCHEMA IF NOT EXISTS src")
+
+    def note(self, *seen: str) -> None:
+        """Something seen on the way."""
+        self._notes += seen
+
+    @property
+    def notes(self) -> list[str]:
+        """What was seen on the way, and the files that look like parts of a table but are none."""
+        taken = set(self.opened.values())
+        unread = {
+            name: [self.origin.shown(other) for other in self.origin.beside(name)
+                   if other not in taken]
+            for name in taken
+        }  # fmt: skip
+        return self._notes + [
+            f"{self.origin.shown(name)}: not read: {', '.join(others[:5])}"
+            for name, others in sorted(unread.items())
+            if others
+        ]
 
     def has(self, *names: str) -> bool:
         """Whether one of these tables is there."""
@@ -99,8 +121,8 @@ class Tables:
         return self.origin.shown(self.opened[view])
 
     def join_by_number(self, needs: Sequence[TableNeed]) -> None:
-        """Keys stay whole numbers where all these tables have them so: one text among them, and
-        all are text, because ``007`` is not ``7``.
+        """Keys are whole numbers where all these tables have them so; text is tried (and read again
+        as text if one of them is a word, because ``007`` is not ``7``).
         """
         types = [
             dtype.upper()
@@ -110,7 +132,8 @@ class Tables:
             for column, dtype in self.origin.columns(name).items()
             if any(c.kind == "key" and column.lower() in c.names for c in need.columns)
         ]
-        self.key = "BIGINT" if all(dtype in _WHOLE for dtype in types) else "VARCHAR"
+        tried = (*_WHOLE, *_TEXT) if self.bench.whole_keys else _WHOLE
+        self.key = "BIGINT" if all(dtype.startswith(tried) for dtype in types) else "VARCHAR"
 
     def open(self, need: TableNeed, *, optional: bool = False) -> bool:
         """Make the view of a table. An optional table that is missing becomes an empty view."""
@@ -124,7 +147,8 @@ class Tables:
             return False
         spelt = self.origin.columns(name)
         by_lower = {column.lower(): column for column in spelt}
-        chosen, absent, expressions = [], [], []
+        read: dict[str, tuple[str, str]] = {}
+        absent, expressions = [], []
         for column in need.columns:
             found = next((by_lower[n] for n in column.names if n in by_lower), None)
             if found is None:
@@ -132,21 +156,30 @@ class Tables:
                     absent.append("' or '".join(column.names))
                 expressions.append(f"{_EMPTY[self._kind(column)]} AS {identifier(column.names[0])}")
             else:
-                chosen.append(found)
                 self._note_rivals(name, column, found, by_lower)
                 if _is_nested(spelt[found]):
                     raise self._not_a_value(name, found, spelt[found])
-                if column.kind == "icd" and not spelt[found].upper().startswith(_TEXT):
+                declared = (name, found) in getattr(self.origin, "numeric", ())
+                numeric = column.kind == "icd" and (
+                    declared or not spelt[found].upper().startswith(_TEXT)
+                )
+                if numeric or (column.kind == "code" and _is_fraction(spelt[found])):
                     raise self._numeric_codes(name, found, spelt[found])
-                value = canonical(found, self._kind(column), spelt[found], self.bench.missing)
+                read[found] = (self._kind(column), spelt[found])
+                value = canonical(found, *read[found])
                 expressions.append(f"{value} AS {identifier(column.names[0])}")
         if absent:
             raise self._missing_columns(name, absent, list(spelt))
-        self._create(view, expressions, self.origin.relation(name, chosen))
+        relation = cleaned(self.origin.relation(name, list(read)), read, self.bench.missing)
+        self._create(view, expressions, relation)
         self.opened[view] = name
-        unread = [f for f in getattr(self.origin, "foreign", []) if _stem(f) == name]
+        self._notes += [
+            f"{file}: the last line has no end: is the file complete?"
+            for file in getattr(self.origin, "unended", lambda _: [])(name)
+        ]
+        unread = [f for f in getattr(self.origin, "foreign", []) if name in f.lower()]
         if unread:
-            self.notes.append(f"{self.shown(view)}: not read: {', '.join(unread[:5])}")
+            self._notes.append(f"{self.shown(view)}: not read: {', '.join(unread[:5])}")
         return True
 
     def _kind(self, column: Column) -> str:
@@ -165,7 +198,7 @@ class Tables:
             )
         rivals = [by_lower[n] for n in column.names if n in by_lower and by_lower[n] != found]
         if rivals:
-            self.notes.append(
+            self._notes.append(
                 f"{self.origin.shown(name)}: '{found}' is read, not {', '.join(rivals)}"
             )
 
@@ -185,7 +218,9 @@ class Tables:
                 fix="give every key one row, as in the source",
             )
         if rows is not None and rows > keys:
-            self.notes.append(f"{self.shown(view)}: {rows - keys:,} rows repeat another, used once")
+            self._notes.append(
+                f"{self.shown(view)}: {rows - keys:,} rows repeat another, used once"
+            )
             self.bench.run(f"CREATE TABLE src.once AS SELECT DISTINCT * FROM {name}")  # noqa: S608
             self.bench.run(f"DROP VIEW {name}")
             self.bench.run(f"ALTER TABLE src.once RENAME TO {identifier(view)}")
@@ -200,7 +235,7 @@ class Tables:
 
     def _numeric_codes(self, name: str, column: str, dtype: str) -> UnreadableTable:
         return UnreadableTable(
-            f"Column '{column}' holds ICD codes as numbers ({dtype})",
+            f"Column '{column}' holds codes as numbers ({dtype})",
             where=self.origin.shown(name),
             why="leading zeros and points were lost: 008.45 is not 8.45",
             fix="export the column as text",
@@ -243,6 +278,7 @@ _EMPTY = {
     "id": "NULL::VARCHAR",
     "whole": "NULL::BIGINT",
     "text": "NULL::VARCHAR",
+    "code": "NULL::VARCHAR",
     "icd": "NULL::VARCHAR",
     "number": "NULL::DOUBLE",
     "offset": "NULL::DOUBLE",
@@ -250,47 +286,83 @@ _EMPTY = {
 }
 _EXACT = 2**53  # whole numbers up to here survive in a floating-point column
 _TEXT = ("VARCHAR", "ENUM", "BLOB")
+_IDS = ("id", "whole")
+_PLAIN = {"id": "plain_id", "whole": "plain_number", "time": "plain_time",
+          "number": "plain_value", "offset": "plain_value"}  # fmt: skip
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+
+
+def _is_fraction(dtype: str) -> bool:
+    return dtype.upper().startswith(("DOUBLE", "FLOAT", "DECIMAL"))
 
 
 def _is_nested(dtype: str) -> bool:
     return dtype.endswith("]") or dtype.upper().startswith(("STRUCT", "MAP", "UNION"))
 
 
-def _stem(file: str) -> str:
-    return file.lower().lstrip("~$").split(".")[0]
-
-
-def canonical(column: str, kind: str, dtype: str, missing: Sequence[str]) -> str:
-    """A column in its canonical type. What cannot be read as a number becomes NULL, as a time
-    minus infinity: later steps count it apart from what is missing.
+def cleaned(relation: str, columns: Mapping[str, tuple[str, str]], missing: Sequence[str]) -> str:
+    """The relation with its text columns (name → kind and type) as people see them, and words that
+    mean nothing as NULL. What is written plainly, as nearly all is, stands in a column of its own,
+    so that the later steps only see the rest. Each step is a query of its own: a macro works out
+    what it is given again at every place where it uses it.
     """
-    name, dtype = identifier(column), dtype.upper()
-    if dtype.startswith(_TEXT):
-        name = {"B": f"decode({name})", "E": f"CAST({name} AS VARCHAR)"}.get(dtype[0], name)
-        words = [word.lower() for word in (*missing, *NOBODY)] if kind == "id" else missing
-        spelt = f"lower(tidy({name}))" if kind == "id" else f"tidy({name})"
-        listed = ", ".join(literal(word) for word in words)
-        given, dtype = f"CASE WHEN {spelt} NOT IN ({listed}) THEN {name} END", "VARCHAR"
-    else:
-        given = name
-    if kind in ("whole", "number"):
-        return f"try_cast({given} AS {'BIGINT' if kind == 'whole' else 'DOUBLE'})"
-    if kind == "offset":
-        unread = f"CASE WHEN {given} IS NOT NULL THEN CAST('-infinity' AS DOUBLE) END"
-        return f"coalesce(try_cast({given} AS DOUBLE), {unread})"
+    plain, seen, given = [], [], []
+    for column, (kind, dtype) in columns.items():
+        if not dtype.upper().startswith(_TEXT):
+            continue
+        name = identifier(column)
+        read = {"B": f"decode({name})", "E": f"CAST({name} AS VARCHAR)"}.get(dtype[0].upper(), name)
+        if kind in _PLAIN:
+            figures = [literal(word) for word in missing if any(map(str.isdigit, word))]
+            asked = f"{read} NOT IN ({', '.join(figures)})" if figures else "true"
+            found = f"CASE WHEN {asked} THEN {_PLAIN[kind]}({read}) END"
+            plain.append(f"{found} AS {_plain(column)}")
+            read = f"CASE WHEN {_plain(column)} IS NULL THEN {read} END"
+        seen.append(f"visible({read}) AS {name}")
+        words = [word.lower() for word in (*missing, *NOBODY)] if kind in _IDS else missing
+        spelt = f"lower(trim({name}))" if kind in _IDS else f"trim({name})"
+        kept = name if kind in ("text", "icd", "code") else f"trim({name})"
+        listed = ", ".join(literal(word) for word in dict.fromkeys(words))
+        given.append(f"CASE WHEN {spelt} NOT IN ({listed}) THEN {kept} END AS {name}")
+    if not seen:
+        return relation
+    inner = f"(SELECT {', '.join(['*', *plain])} FROM {relation})"  # noqa: S608
+    inner = f"(SELECT * REPLACE ({', '.join(seen)}) FROM {inner})"  # noqa: S608
+    return f"(SELECT * REPLACE ({', '.join(given)}) FROM {inner})"  # noqa: S608
+
+
+def canonical(column: str, kind: str, dtype: str) -> str:
+    """A cleaned column in its canonical type. What cannot be read as a number becomes NULL, as a
+    time minus infinity: later steps count it apart from what is missing.
+    """
+    value = _typed(identifier(column), kind, dtype.upper())
+    written = kind in _PLAIN and dtype.upper().startswith(_TEXT)
+    return f"coalesce({_plain(column)}, {value})" if written else value
+
+
+def _plain(column: str) -> str:
+    return identifier(f"{column}, plainly written")
+
+
+def _typed(name: str, kind: str, dtype: str) -> str:
+    is_text = dtype.startswith(_TEXT)
+    if kind == "whole":
+        return f"whole_number(whole_id({name}))" if is_text else f"CAST({name} AS BIGINT)"
+    if kind in ("number", "offset"):
+        unread = f", CASE WHEN {name} IS NOT NULL THEN CAST('-infinity' AS DOUBLE) END"
+        return f"coalesce(try_cast({name} AS DOUBLE){unread if kind == 'offset' else ''})"
     if kind == "time":
-        return _moment(given, dtype)
-    if kind == "id" and (dtype in ("DOUBLE", "FLOAT") or dtype.startswith("DECIMAL")):
+        return f"clock({name})" if is_text else _moment(name, dtype)
+    if kind == "id" and _is_fraction(dtype):
         return (
-            f"CASE WHEN abs({name}) >= {_EXACT} THEN error('ids are rounded numbers') "
-            f"WHEN isnan(CAST({name} AS DOUBLE)) THEN NULL "
-            f"WHEN {name} = floor({name}) THEN CAST(CAST({name} AS BIGINT) AS VARCHAR) "
+            f"CASE WHEN isnan(CAST({name} AS DOUBLE)) THEN NULL "
+            f"WHEN abs({name}) >= {_EXACT} THEN error('ids are rounded numbers') "
+            f"WHEN {name} = floor({name}) THEN CAST(try_cast({name} AS BIGINT) AS VARCHAR) "
             f"ELSE CAST({name} AS VARCHAR) END"
         )
-    if dtype != "VARCHAR":
+    if not is_text:
         return f"CAST({name} AS VARCHAR)"
-    return f"whole_id({given})" if kind == "id" else f"visible({given})"
+    return f"whole_id({name})" if kind == "id" else name
 
 
 def _moment(name: str, dtype: str) -> str:

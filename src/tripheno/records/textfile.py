@@ -43,13 +43,16 @@ MISSING = (
     "#VALUE!",
     "#REF!",
     "#NAME?",
+    "#DIV/0!",
+    "#NUM!",
     "NaT",
     "-",
     ".",
+    "?",
 )
 """Words that mean "nothing". They never become a patient, a visit or a code. Capitals count: Na is
 sodium."""
-NOBODY = ("?", "unknown", "unk", "n.a.", "not available", "nil")
+NOBODY = ("unknown", "unk", "n.a.", "not available", "nil", "undefined")
 """Words that are no id either, in capitals or not."""
 BYTE_ORDER_MARK = "\ufeff"
 _LONGEST_HEADER = 1 << 20
@@ -117,8 +120,8 @@ def kind_of(path: Path) -> str:
 @contextmanager
 def content(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a text file, unpacked; a cut-off or damaged file is said so."""
+    kind = kind_of(path)
     try:
-        kind = kind_of(path)
         if kind == "gzip":
             with gzip.open(path, "rb") as packed:
                 yield cast(BinaryIO, packed)
@@ -129,10 +132,12 @@ def content(path: Path) -> Iterator[BinaryIO]:
             with path.open("rb") as plain:
                 yield plain
     except (EOFError, gzip.BadGzipFile, pa.ArrowException, OSError) as fault:
-        if isinstance(fault, FileNotFoundError | PermissionError):
+        if kind == "text" or isinstance(fault, FileNotFoundError | PermissionError):
             raise
         raise UnreadableTable(
-            "A table's file is damaged", where=path.name, why="the compressed file is cut off"
+            "A table's file is damaged",
+            where=path.name,
+            why="the compressed file is cut off or damaged",
         ) from None
     except UnicodeDecodeError:
         raise not_unicode(path.name) from None
@@ -180,6 +185,13 @@ def has_odd_line_ends(path: Path, declared: str | None = None) -> bool:
         sample = stream.read(_LONGEST_HEADER & ~3).decode(encoding, errors="ignore")
     plain = sample.replace("\r\n", "").rstrip("\r")
     return "\r" in plain or ("\n" in plain and "\r\n" in sample)
+
+
+def ends_a_line(path: Path) -> bool:
+    """Whether the last line of a plain file has an end."""
+    with path.open("rb") as stream:
+        stream.seek(-min(4, path.stat().st_size), io.SEEK_END)
+        return bool(stream.read().strip(b"\0")[-1:] in (b"\n", b"\r"))
 
 
 def lines(path: Path, declared: str | None = None) -> Iterator[str]:

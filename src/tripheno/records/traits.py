@@ -36,9 +36,10 @@ def nothing_known(patients: int) -> np.ndarray:
 def read_traits(site: Path, patients: int) -> np.ndarray:
     """Patients × traits: the place of each patient's group in :data:`TRAITS`.
 
-    Age and year are those of the patient's last dated event; ages of 300, by which some sources
-    hide the very old, are old. A year in the far future is a shifted one, and one without a year of
-    birth may be made up, as eICU's are: neither is known.
+    Age and year are those of the patient's last dated event, or the age is that at admission where
+    a source has no more; ages of 300, by which some sources hide the very old, are old. A year in
+    the far future is a shifted one, and one without a year of birth may be made up, as eICU's are:
+    neither is known.
     """
     source, found = site / LOCAL / ATTRIBUTES, nothing_known(patients)
     if not source.is_file():
@@ -48,13 +49,14 @@ def read_traits(site: Path, patients: int) -> np.ndarray:
         who = rows["patient"].to_numpy()
         last = _last_years(site / EVENTS, patients)
         born = _numbers(rows["birth_year"])
+        aged = _numbers(rows["age"]) if "age" in rows.column_names else np.full(len(who), np.nan)
         died = _numbers(rows["died"].cast(pa.int8()))
         sexes = rows["sex"].to_pylist()
     except (OSError, KeyError, pa.ArrowException) as fault:
         raise UnreadableTable(
             f"{source.name} cannot be read", why=type(fault).__name__, fix="ingest again"
         ) from None
-    found[who, 0] = _bands(last[who] - born, AGES)
+    found[who, 0] = _bands(np.where(np.isnan(born), aged, last[who] - born), AGES)
     found[who, 1] = [TRAITS["sex"].index(sex) if sex in ("female", "male") else 2 for sex in sexes]
     found[who, 2] = _bands(np.where(np.isnan(born), np.nan, last[who]), YEARS)
     found[who, 3] = np.where(np.isnan(died), 2, np.where(died > 0, 0, 1))

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from tripheno.errors import SettingsError
 from tripheno.files import BINARY, lock
-from tripheno.report.phenotypes import Phenotype, Review
+from tripheno.report.phenotypes import Phenotype, PhenotypeReview
 
 Field = Literal["name", "verdict", "comment", "decision"]
 FIELDS: tuple[str, ...] = get_args(Field)
@@ -158,7 +158,7 @@ def _with_words(phenotype: Phenotype, said: Sequence[Annotation]) -> Phenotype:
     chosen = decision.value if decision else ""
     by = decision.reviewer if decision else ""
     into = merged_into(chosen)
-    review = Review(
+    review = PhenotypeReview(
         named_by=name.reviewer if name and name.value else "",
         rejected_by=by if chosen == REJECTED else "",
         merged_into=into,

@@ -85,8 +85,9 @@ def prevalence_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
     ``rows`` have ``phenotype``, ``hospital`` and ``share``.
     """
     shown = [dict(row) for row in rows if row["share"] is not None]
+    percents = alt.Axis(format="%", tickCount=6, labelFlush=False)
     chart: alt.Chart = alt.Chart(_data(shown)).mark_point(size=80, filled=True, opacity=0.9).encode(
-        x=alt.X("share:Q", title="Share of the hospital’s patients", axis=alt.Axis(format="%")),
+        x=alt.X("share:Q", title="Share of the hospital’s patients", axis=percents),
         y=alt.Y("phenotype:N", title=None, sort=None, axis=alt.Axis(labelLimit=400)),
         color=alt.Color(
             "hospital:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, GREEN, PURPLE, SOFT])
@@ -177,7 +178,7 @@ def _styled(chart: C, room: dict[str, int] | None = None) -> C:
         chart.configure(font="sans-serif", background="transparent", padding=room)
         .configure_axis(
             labelColor=INK, titleColor=INK, gridColor=GRID, domainColor=SOFT, tickColor=SOFT,
-            titleFontWeight="normal", labelFontSize=11, titleFontSize=11,
+            titleFontWeight="normal", labelFontSize=11, titleFontSize=11, titlePadding=14,
         )
         .configure_title(color=INK, fontSize=12, anchor="start")
         .configure_legend(orient="top", labelColor=INK, titleColor=INK)

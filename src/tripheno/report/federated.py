@@ -18,7 +18,7 @@ import numpy as np
 from tripheno.files import write_text
 from tripheno.privacy.prevalence import Prevalence, prevalence_of, prevalence_of_sums
 from tripheno.privacy.subgroups import Group
-from tripheno.protocol.agreed import Protocol, protocol_hash, words_of
+from tripheno.protocol.agreed import StudyProtocol, protocol_hash, words_of
 from tripheno.provenance import provenance
 from tripheno.report.page import render_page
 from tripheno.report.phenotypes import Evidence, evidence_of, phenotypes_of, weighed_in_words
@@ -31,15 +31,15 @@ from tripheno.tensor.count_tensor import CountTensor
 
 
 @dataclass(frozen=True)
-class Occasion:
+class RunIdentity:
     """Which run of which study, and when it began here (seconds of the wall clock)."""
 
-    protocol: Protocol
+    protocol: StudyProtocol
     run: str
     started: float
 
 
-def write_coordinator_run(folder: Path, found: Findings, when: Occasion) -> dict[str, Any]:
+def write_coordinator_run(folder: Path, found: Findings, when: RunIdentity) -> dict[str, Any]:
     """The coordinator's folder; its summary."""
     solution = replace(found.solution, axes=with_names(found.solution.axes, found.named))
     prevalence = prevalence_of_sums(found.weighed.carriers, solution.patients, found.fewest)
@@ -51,7 +51,7 @@ def write_hospital_run(
     name: str,
     tensor: CountTensor,
     found: Findings,
-    when: Occasion,
+    when: RunIdentity,
     *,
     traits: np.ndarray | None = None,
 ) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _write(
     found: Findings,
     tensors: dict[str, CountTensor],
     prevalence: list[Prevalence],
-    when: Occasion,
+    when: RunIdentity,
     *,
     own: Mapping[str, tuple[Group, ...]] | None = None,
 ) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _write(
         aside=found.aside, lacks=found.lacks,
     )  # fmt: skip
     match = list(solution.component_match) or None
-    evidence = Evidence(None, prevalence, match, **weighed_in_words(found.weighed))
+    evidence = Evidence(None, prevalence, match, **weighed_in_words(found.weighed, found.fewest))
     made = Run(
         solution,
         federation,

@@ -15,14 +15,15 @@ import pyarrow.parquet as pq
 
 from tripheno.errors import MissingExtra, RunNotFound, SettingsError
 from tripheno.report.annotations import annotation_rows
-from tripheno.report.charts import code_chart, convergence_chart, overview_chart, prevalence_chart
+from tripheno.report.charts import code_chart, convergence_chart, prevalence_chart
 from tripheno.report.exports.chosen import Wanted
 from tripheno.report.exports.tables import arrow_of, evidence_rows
 from tripheno.report.exports.write import FORMATS, export_run
-from tripheno.report.page import axis_label, overview_rows, prevalence_rows
+from tripheno.report.page import overview_of, prevalence_rows
 from tripheno.report.phenotypes import Phenotype
 from tripheno.report.run_folder import Report, phenotype_rows, read_report, shown_folder
 from tripheno.report.runs_compared import RunsCompared, compare_runs
+from tripheno.report.summary import how_many
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class LoadedRun:
 
     def plot_phenotypes(self) -> alt.HConcatChart:
         """Phenotypes × their telling codes on one scale, hospitals' shares beside them."""
-        labels = [axis_label(p) for p in self.phenotypes]
-        return overview_chart(*overview_rows(self.phenotypes), prevalence_rows(self.report), labels)
+        chart: alt.HConcatChart = overview_of(self.report)
+        return chart
 
     def plot_phenotype(self, number: int) -> alt.Chart:
         """The shown codes of one phenotype by their share."""
@@ -166,7 +167,7 @@ class LoadedRun:
         run = self.summary
         return (
             f"<LoadedRun {self.id}: {run['rank']} phenotypes of {run['shape'][0]:,} patients, "
-            f"{len(run['hospitals'])} hospitals, {run['method']}>"
+            f"{how_many(run)}, {run['method']}>"
         )
 
     def _repr_html_(self) -> str:

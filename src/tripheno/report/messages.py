@@ -8,7 +8,7 @@ from typing import Any
 from tripheno.exchange.registry import REGISTRY, Declaration, messages_of
 from tripheno.privacy.manifest import LEAVES, holds
 from tripheno.solver.settings import SolverSettings
-from tripheno.study.doors import COUNTS, declare_all, plan_of
+from tripheno.study.message_plan import COUNTS, declare_all, plan_of
 
 
 def what_left(run: dict[str, Any]) -> list[dict[str, str]]:
@@ -23,7 +23,11 @@ def what_left(run: dict[str, Any]) -> list[dict[str, str]]:
     names = run.get("messages")
     found = _planned(run) if names is None else [REGISTRY[name] for name in names]
     return [
-        {"name": one.name, "holds": one.rows, "size": holds(one.fields).replace("`", "")}
+        {
+            "name": one.name,
+            "holds": one.rows.removeprefix("none: "),
+            "size": holds(one.fields).replace("` ", ": ").replace("`", ""),
+        }
         for one in found
     ]
 

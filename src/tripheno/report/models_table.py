@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tripheno.evaluation.origin import origins
 from tripheno.evaluation.recovery import FOUND_FROM
-from tripheno.report.phenotypes import phenotypes_of
+from tripheno.privacy.prevalence import MIN_CELL
+from tripheno.report.phenotypes import Evidence, phenotypes_of
+from tripheno.solver.influence import effective_parts, effective_patients
 from tripheno.solver.solution import Solution
 from tripheno.tensor.factors import match_components
 
@@ -28,12 +32,21 @@ def models_table(
         models["pooled"] = pooled
     models |= {name: model for name, model in own.items() if name not in models}
     names = list(models)
-    titles = {name: [p.title for p in phenotypes_of(model)] for name, model in models.items()}
+    titles = {name: _titles(model) for name, model in models.items()}
     rows: list[Row] = []
     claimed: dict[str, set[int]] = {name: set() for name in names}
     for lead in names:
         rows += _rows_led_by(lead, models, titles, claimed, own)
     return {"models": names, "hospitals": list(own), "rows": rows}
+
+
+def _titles(model: Solution) -> list[str]:
+    """What a model's phenotypes are called: by codes only where enough patients carry them."""
+    named = None
+    if model.patient_factors:
+        parts = sum(effective_parts(factor) for factor in model.patient_factors.values())
+        named = [bool(one >= MIN_CELL) for one in effective_patients(np.asarray(parts))]
+    return [p.title for p in phenotypes_of(model, evidence=Evidence(named=named))]
 
 
 def _rows_led_by(

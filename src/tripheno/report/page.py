@@ -12,6 +12,7 @@ from markupsafe import Markup
 from tripheno.files import csv_text, write_text
 from tripheno.privacy.prevalence import MIN_CELL
 from tripheno.progress import spoken
+from tripheno.report.annotations import groups
 from tripheno.report.charts import (
     as_svg,
     convergence_chart,
@@ -23,8 +24,8 @@ from tripheno.report.messages import what_left
 from tripheno.report.phenotypes import GRADES, Phenotype
 from tripheno.report.rule import RULE
 from tripheno.report.run_folder import Report, phenotype_rows, read_report, shown_folder
-from tripheno.report.summary import sentences
-from tripheno.report.titles import brief, readable, shortened
+from tripheno.report.summary import how_many, names_of, sentences
+from tripheno.report.titles import apart, brief, plain, readable, shortened
 from tripheno.report.who import outcomes, who_has
 
 KINDS = {
@@ -56,7 +57,8 @@ def environment() -> Environment:
     )
     made.filters["percent"] = percent
     made.filters["signed"] = signed_percent
-    made.filters["readable"] = readable
+    made.filters["plain"] = plain
+    made.filters["apart"] = apart
     made.filters["pair"] = lambda word: (word, word)
     made.filters["long"] = lambda text: (
         Markup(' class="long" tabindex="0"') if len(text) > 120 else ""
@@ -83,7 +85,7 @@ def signed_percent(share: float, digits: int = 3) -> str:
 def page_context(report: Report) -> dict[str, Any]:
     """Everything the templates show of a run."""
     methods: list[dict[str, Any]] = report.comparison.get("methods", [])
-    shares = [c.share for p in report.phenotypes for codes in p.codes.values() for c in codes]
+    shares = [c.share for p in report.phenotypes for codes in p.shown.values() for c in codes]
     return {
         "run": report.run,
         "run_id": report.annotations.run,
@@ -101,13 +103,18 @@ def page_context(report: Report) -> dict[str, Any]:
         "left": what_left(report.run),
         "who": {p.number: who_has(report.groups, p.number) for p in report.phenotypes},
         "outcomes": outcomes(report.groups, report.phenotypes),
+        "brought": {p.number: [o.number for o in own[1:]] for p, own in groups(report.phenotypes)},
         "kinds": KINDS,
-        "hospitals": [hospital["name"] for hospital in report.run["hospitals"]],
+        "hospitals": names_of(report.run),
+        "how_many": how_many(report.run),
     }
 
 
 def _models(report: Report) -> dict[str, Any] | None:
-    """The table of models under the names people gave; no origin that is not claimed."""
+    """The table of models under the names people gave; no origin that is not claimed.
+
+    Of an unstable phenotype other models' names are not shown either: they say the same.
+    """
     table: dict[str, Any] | None = report.comparison.get("table")
     if not table:
         return None
@@ -118,6 +125,8 @@ def _models(report: Report) -> dict[str, Any] | None:
         phenotype = shown.get(lead["rank"]) if lead else None
         if phenotype is not None:
             kind = phenotype.claimed.kind if phenotype.claimed else None
+            if phenotype.grade == "unstable" or not phenotype.named:
+                others = [cell and {**cell, "title": ""} for cell in others]
             cells = [{**lead, "title": phenotype.title}, *others]
             rows.append({**row, "cells": cells, "kind": kind, "grade": phenotype.grade})
         else:
@@ -146,16 +155,12 @@ def charts_of(report: Report) -> dict[str, Markup]:
         if residuals is not None:
             made["residuals"] = _inline(residuals, "Primal and dual residuals by iteration")
     shares = prevalence_rows(report)
-    if len(report.phenotypes) > 1:
+    if sum(p.named for p in report.phenotypes) > 1:
         made["overview"] = _inline(
-            overview_chart(
-                *overview_rows(report.phenotypes),
-                shares,
-                [axis_label(p) for p in report.phenotypes],
-            ),
+            overview_of(report),
             "Phenotypes by their leading codes, and how common they are at each hospital",
         )
-    if any(row["share"] is not None for row in shares):
+    if any(row["share"] for row in shares):
         made["prevalence"] = _inline(
             prevalence_chart(shares), "Share of each hospital’s patients who have each phenotype"
         )
@@ -201,24 +206,33 @@ def prevalence_rows(report: Report) -> list[dict[str, Any]]:
     ]
 
 
+def overview_of(report: Report) -> Any:
+    """The overview of the phenotypes whose codes may be shown."""
+    telling = [p for p in report.phenotypes if p.named]
+    order = [axis_label(p) for p in telling]
+    beside = [row for row in prevalence_rows(report) if row["phenotype"] in order]
+    return overview_chart(*overview_rows(telling), beside, order)
+
+
 def overview_rows(phenotypes: Sequence[Phenotype]) -> tuple[list[str], list[dict[str, Any]]]:
     """The columns of the overview in order, and its cells: the most telling codes of each."""
-    each = max(1, MOST_CELLS // len(phenotypes))
+    each = max(1, MOST_CELLS // max(1, len(phenotypes)))
     chosen: dict[tuple[str, int], str] = {}
-    telling = [p for p in phenotypes if p.named]
-    for phenotype in telling:
+    for phenotype in phenotypes:
         ranked = sorted(
             (-c.share * c.specificity, mode, c.position, c.name)
             for mode, codes in phenotype.codes.items()
             for c in codes
         )
         for _, mode, position, name in ranked[:each]:
-            short = shortened(brief(name or "not known here"), LONGEST_CODE)
-            twice = short in chosen.values() and (mode, position) not in chosen
-            chosen.setdefault((mode, position), f"{short} ({mode} {position})" if twice else short)
+            if (mode, position) not in chosen:
+                known = name or "not known here"
+                ways = [shortened(way(known), LONGEST_CODE) for way in (brief, readable)]
+                free = [way for way in ways if way not in chosen.values()]
+                chosen[mode, position] = (*free, f"{ways[0]} ({mode} {position})")[0]
     cells = [
         {"phenotype": axis_label(p), "code": chosen[mode, c.position], "share": c.share}
-        for p in telling
+        for p in phenotypes
         for mode, codes in p.codes.items()
         for c in codes
         if (mode, c.position) in chosen

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tripheno.errors import TriphenoWarning
-from tripheno.evaluation.grades import PARTLY_FROM, STABLE_FROM
+from tripheno.evaluation.grades import grade_for
 from tripheno.evaluation.intervals import Interval
 from tripheno.evaluation.origin import Origin
 from tripheno.privacy.prevalence import MIN_CELL, Prevalence, prevalence_of_sums
-from tripheno.report.titles import led_apart, telling_codes
+from tripheno.report.titles import led_apart, plain, telling_codes
 from tripheno.solver.guides import followed, guide_columns
 from tripheno.solver.solution import Solution
 from tripheno.study.evidence import Weighed
@@ -75,7 +75,7 @@ class Guided:
 
 
 @dataclass(frozen=True)
-class Review:
+class PhenotypeReview:
     """What people decided about a phenotype. The last word holds; all of them are kept."""
 
     named_by: str = ""
@@ -106,7 +106,7 @@ class Phenotype:
     named: bool = True  # whether enough patients stand behind it to be called by its codes
     interval: tuple[float, float] | None = None  # of the share of patients who have it
     led_by: str = ""  # its most telling codes, such that no two phenotypes are led alike
-    review: Review = Review()
+    review: PhenotypeReview = PhenotypeReview()
 
     @property
     def title(self) -> str:
@@ -145,9 +145,16 @@ class Phenotype:
         return min(1.0, sum(code.share for code in self.codes[mode]))
 
     @property
+    def shown(self) -> Mapping[str, tuple[RankedCode, ...]]:
+        """Its codes by mode; none where they would point at the few patients behind it."""
+        return self.codes if self.named else {}
+
+    @property
     def words(self) -> str:
         """The leading names of every mode on one line."""
-        parts = [", ".join(code.name for code in ranked[:2]) for ranked in self.codes.values()]
+        parts = [
+            ", ".join(plain(code.name) for code in ranked[:2]) for ranked in self.shown.values()
+        ]
         return " + ".join(part for part in parts if part)
 
 
@@ -182,14 +189,17 @@ def evidence_of(
     }
 
 
-def weighed_in_words(weighed: Weighed) -> dict[str, Any]:
-    """What speaks for phenotypes, as :class:`Evidence` has it."""
+def weighed_in_words(weighed: Weighed, fewest: int = MIN_CELL) -> dict[str, Any]:
+    """What speaks for phenotypes, as :class:`Evidence` has it.
+
+    Their codes are shown where ``fewest`` patients stand behind them, resampled or not.
+    """
     share = weighed.prevalence
     return {
         "stability_resamples": [one.resamples for one in weighed.grades] or None,
         "grades": [str(one.grade) for one in weighed.grades] or None,
         "effective_patients": list(weighed.effective),
-        "named": [one.named for one in weighed.grades] or None,
+        "named": [patients >= fewest for patients in weighed.effective],
         "intervals": None if share is None else [
             (float(low), float(high)) for low, high in zip(share.low, share.high, strict=True)
         ],
@@ -257,8 +267,7 @@ def grade_of(phenotype: Phenotype) -> str | None:
     if phenotype.stability_resamples is None:
         return None
     starts = 1.0 if phenotype.stability is None else phenotype.stability
-    worst = min(starts, phenotype.stability_resamples)
-    return "stable" if worst >= STABLE_FROM else "partly" if worst >= PARTLY_FROM else "unstable"
+    return grade_for(phenotype.stability_resamples, starts)
 
 
 def _guided(solution: Solution) -> dict[int, Guided]:

@@ -271,7 +271,7 @@ def phenotype_rows(phenotypes: Sequence[Phenotype]) -> list[list[Any]]:
             p.grade or "", status_of(p),
         ]
         for p in phenotypes
-        for mode, ranked in p.codes.items()
+        for mode, ranked in p.shown.items()
         for place, code in enumerate(ranked, start=1)
     ]  # fmt: skip
     return [[*heading, "specificity", "grade", "status"], *rows]

@@ -14,6 +14,7 @@ from tripheno.report.cohorts import read_frozen
 from tripheno.report.page import environment
 from tripheno.report.phenotypes import Phenotype
 from tripheno.report.run_folder import Report, read_report
+from tripheno.report.titles import plain
 from tripheno.solver.frozen import FrozenPhenotypes
 from tripheno.tensor.factors import match_components
 from tripheno.vocabulary.axis import union
@@ -131,8 +132,8 @@ def _side(p: Phenotype) -> Side:
 
 def _new(before: Phenotype, after: Phenotype) -> tuple[str, ...]:
     """Names of codes that the second shows and the first does not."""
-    known = {(mode, c.code or c.name) for mode, codes in before.codes.items() for c in codes}
+    known = {(mode, c.code or c.name) for mode, codes in before.shown.items() for c in codes}
     return tuple(
-        c.name for mode, codes in after.codes.items() for c in codes
+        plain(c.name) for mode, codes in after.shown.items() for c in codes
         if (mode, c.code or c.name) not in known
     )  # fmt: skip

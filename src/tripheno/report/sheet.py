@@ -22,7 +22,7 @@ def sheet_rows(report: Report, reviewer: str = "") -> list[list[Any]]:
     for p in report.phenotypes:
         codes = "\n".join(
             f"{mode}: " + ", ".join(f"{code.name} {100 * code.share:.0f} %" for code in ranked)
-            for mode, ranked in p.codes.items()
+            for mode, ranked in p.shown.items()
         )
         about = [report.annotations.run, p.number, p.title, p.grade or "not examined", codes]
         for (number, who), said in state.items():

@@ -19,6 +19,7 @@ from tripheno.privacy.audit import AuditLog
 from tripheno.privacy.prevalence import MIN_CELL, prevalence_of
 from tripheno.progress import ProgressLog, Status
 from tripheno.provenance import provenance
+from tripheno.records.source import is_remainder
 from tripheno.report.models_table import models_table
 from tripheno.report.page import render_page
 from tripheno.report.phenotypes import Evidence, evidence_of, phenotypes_of, weighed_in_words
@@ -126,7 +127,7 @@ def _run_of(
     method, central = solution.settings.method, beside.solutions.get("central")
     weighed = beside.weighed[method]
     having = _by_hospital(weighed.having, study.federation)
-    own = beside.own
+    own = {name: model for name, model in beside.own.items() if not is_remainder(name)}
     pairs = {}
     if central is not None:
         pairs["central"] = compare(solution, central)

@@ -15,6 +15,7 @@ from tripheno.provenance import file_fingerprint
 from tripheno.records.traits import read_traits
 from tripheno.study.subgroups import Traits
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.parts import PatientParts
 from tripheno.tensor.reading import read_tensor
 
 
@@ -68,6 +69,8 @@ def read_sites(
     if hospitals is not None:
         ((name, tensor),) = tensors.items()
         rows = dealt(tensor.patients, hospitals, skew, np.random.default_rng(seed))
+        if isinstance(tensor.cells, PatientParts):  # read once, in their order
+            rows = {one: np.sort(own) for one, own in rows.items()}
         tensors = {one: tensor.select_patients(own) for one, own in rows.items()}
         traits = None if traits is None else {one: traits[name][own] for one, own in rows.items()}
     return Sites(tensors, inputs, traits, left_out)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from tripheno.records.source import is_remainder
 from tripheno.report.phenotypes import GRADES, Phenotype
 from tripheno.report.run_folder import Report
 
@@ -25,16 +27,28 @@ def sentences(report: Report) -> list[str]:
     return [*said, _next(report.phenotypes)]
 
 
+def names_of(run: Mapping[str, Any]) -> list[str]:
+    """The names of a run's hospitals, and of a remainder that is none."""
+    return [hospital["name"] for hospital in run["hospitals"]]
+
+
+def how_many(run: Mapping[str, Any]) -> str:
+    """``3 hospitals``: patients of whom the hospital is not recorded are none."""
+    count = sum(not is_remainder(name) for name in names_of(run))
+    return f"{count} hospital{'' if count == 1 else 's'}"
+
+
 def _what(report: Report) -> str:
     run = report.run
-    hospitals = [hospital["name"] for hospital in run["hospitals"]]
+    hospitals = [name for name in names_of(run) if not is_remainder(name)]
     named = f" ({listed(hospitals)})" if 1 < len(hospitals) <= 6 else ""
-    many = f"{len(hospitals)} hospital{'' if len(hospitals) == 1 else 's'}"
+    rest = [name.replace("-", " ") for name in names_of(run) if is_remainder(name)]
+    named += f" and of others ({listed(rest)})" if rest else ""
     firm = [p for p in report.phenotypes if p.grade != "unstable"]
     found = "phenotypes" if firm else "candidates"
     return (
         f"{len(report.phenotypes)} {found}, groups of codes that occur together, were looked at "
-        f"among {run['shape'][0]:,} patients of {many}{named}."
+        f"among {run['shape'][0]:,} patients of {how_many(run)}{named}."
     )
 
 
@@ -57,9 +71,13 @@ def _sure(phenotypes: Sequence[Phenotype]) -> str:
         )
     if unstable:
         shaky = [str(p.number) for p in phenotypes if p.grade == "unstable"]
-        firm = [str(p.number) for p in phenotypes if p.grade != "unstable"]
-        few = len(shaky) <= len(firm)
-        said += f" Not to be relied on: {listed(shaky)}." if few else f" Only {listed(firm)} held."
+        if len(shaky) <= stable + partly:
+            return f"{said} Not to be relied on: {_numbers(shaky)}."
+        firm = [str(p.number) for p in phenotypes if p.grade == "stable"]
+        part = [str(p.number) for p in phenotypes if p.grade == "partly"]
+        held = [f"{_numbers(firm)} held"] if firm else []
+        held += [f"{_numbers(part)} held in part"] if part else []
+        said += f" Only {', '.join(held)}."
     return said
 
 
@@ -72,18 +90,22 @@ def _who(report: Report) -> list[str]:
     ]
     most = sorted(known, key=lambda one: (-one[0], one[1].number))[:3]
     titles = [f"“{p.title}” ({total:,} patients)" for total, p in most]
-    said = [f"Most common: {listed(titles)}."] if titles else []
+    shaky = any(p.grade == "unstable" for p in report.phenotypes)
+    among = " of those that held, wholly or in part" if shaky else ""
+    said = [f"Most common{among}: {listed(titles)}."] if titles else []
     without = report.run.get("evidence", {}).get("patients_without")
     if without is not None:
         everyone = report.run["shape"][0]
         share = f"{100 * without / max(everyone, 1):.0f} %"
-        said.append(f"{without:,} of {everyone:,} patients ({share}) have none of them.")
+        which = "none of them, the unstable ones counted too" if shaky else "none of them"
+        said.append(f"{without:,} of {everyone:,} patients ({share}) have {which}.")
     return said
 
 
 def _next(phenotypes: Sequence[Phenotype]) -> str:
     """What a reader does now."""
-    judged = sum(bool(p.review.verdicts) for p in phenotypes)
+    worth = [p for p in phenotypes if p.grade != "unstable" and not p.set_aside]
+    judged = sum(bool(p.review.verdicts) for p in worth)
     if phenotypes and all(p.grade == "unstable" for p in phenotypes):
         return (
             "Next: do not name or use these. Try fewer phenotypes (tripheno rank), more patients "
@@ -91,10 +113,11 @@ def _next(phenotypes: Sequence[Phenotype]) -> str:
         )
     if phenotypes and all(p.grade is None for p in phenotypes):
         return "Next: see whether they come back: run it again with --resamples 10, then name them."
-    if judged < len(phenotypes):
+    if judged < len(worth):
+        kind = "stable" if any(p.grade == "stable" for p in worth) else "partly stable"
         return (
-            f"Next: look at the codes of the stable ones first, judge and name them with "
-            f"tripheno ui ({judged} of {len(phenotypes)} judged)."
+            f"Next: look at the codes of the {kind} ones first, judge and name them with "
+            f"tripheno ui ({judged} of the {len(worth)} worth a name judged)."
         )
     return "Next: hand them on with tripheno export."
 
@@ -123,11 +146,11 @@ def _pooled(report: Report) -> list[str]:
     if central is None or report.run["method"] == "central":
         return []
     gap, match = abs(100 * central["rmse_gap"]), central["fms"]
-    same = "the same" if match >= 0.95 else "mostly the same" if match >= 0.8 else "partly other"
+    same = "the same" if match >= 0.95 else "mostly the same" if match >= 0.8 else "partly another"
     less = "less than 0.001" if gap < 0.0005 else f"{gap:.3f}"
     return [
-        f"Compared with all patients in one place, the error differs by {less} % and the "
-        f"phenotypes are {same} (factor match {match:.3f}, 1 is identical)."
+        f"Compared with all patients in one place, the error differs by {less} % and what was "
+        f"found is {same} (factor match {match:.3f}, 1 is identical)."
     ]
 
 
@@ -135,6 +158,11 @@ def _doubts(report: Report) -> list[str]:
     said = []
     if not report.run["converged"]:
         said.append(f"The run did not settle: {report.run['stopped_because']}.")
+    few = sum(not p.named for p in report.phenotypes)
+    if few:
+        rests = "rests" if few == 1 else "rest"
+        of = f"Of the {len(report.phenotypes)}, {few} {rests}"
+        said.append(f"{of} on too few patients for their codes to be shown.")
     nobody = [str(p.number) for p in report.phenotypes if p.prevalence and p.prevalence.total == 0]
     if nobody:
         said.append(f"By the rule of “How common” nobody has {listed(nobody)}.")
@@ -149,6 +177,11 @@ def _doubts(report: Report) -> list[str]:
     if alike:
         said.append(f"Much alike, perhaps one phenotype split in two: {listed(alike)}.")
     return said
+
+
+def _numbers(which: Sequence[str]) -> str:
+    """Phenotypes by their numbers, so that nobody takes these for counts."""
+    return f"number{'s' if len(which) > 1 else ''} {listed(which)}"
 
 
 def listed(words: Sequence[str]) -> str:

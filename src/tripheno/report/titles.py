@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tripheno.records.drugs import ingredient_of
+
 if TYPE_CHECKING:
-    from tripheno.report.phenotypes import Phenotype
+    from tripheno.report.phenotypes import Phenotype, RankedCode
 
 SPEAKING = ("diagnosis", "condition")  # modes whose codes name a disease
 MOST_LEADING = 4  # codes in a title
 LONGEST = 60  # letters of a code in a title
+_PRODUCT = re.compile(r"\d (?:MG|MCG|ML|UNT|MEQ|ACTUAT)\b")  # as RxNorm writes strengths
 
 
 def led_apart(phenotypes: Sequence[Phenotype]) -> list[Phenotype]:
@@ -62,13 +66,28 @@ def readable(name: str) -> str:
 
 
 def brief(name: str) -> str:
-    """A label that is a path (“pulmonary | respiratory failure | hypoxemia”), its end first.
+    """The plain label; of a product with its strengths (“amlodipine 5 MG”) the ingredients."""
+    return ingredient_of(name) if _PRODUCT.search(name) else plain(name)
 
-    What stands above is left out where the end says it already.
+
+def apart(codes: Sequence[RankedCode]) -> list[tuple[RankedCode, str]]:
+    """Codes of one card with their plain names, whole where two would be alike."""
+    short = [plain(code.name) for code in codes]
+    return [
+        (code, name if short.count(name) == 1 else readable(code.name))
+        for code, name in zip(codes, short, strict=True)
+    ]
+
+
+def plain(name: str) -> str:
+    """A label without what only sorts it.
+
+    Of a path (“cardiovascular | arrhythmias | atrial fibrillation | with rapid response”) what
+    stands below organ and group: the disease and how it is qualified, nothing said twice.
     """
     parts = [part for part in readable(name).split(" | ") if part]
-    if len(parts) < 2:
-        return readable(name)
-    above, end = parts[-2:]
-    said = set(above.casefold().split()) <= set(end.casefold().split())
-    return end if said else f"{end}, {above}"
+    parts = parts[min(2, len(parts) - 1) :]
+    words = [set(part.casefold().split()) for part in parts]
+    return ", ".join(
+        part for n, part in enumerate(parts) if not any(words[n] <= more for more in words[n + 1 :])
+    )

@@ -38,7 +38,12 @@ def outcomes(groups: Groups, phenotypes: Sequence[Phenotype]) -> list[dict[str, 
     """Phenotypes that can be relied on beside the outcome, where all four counts may be shown."""
     rows = []
     for whom, every in groups.items():
-        known = {group.name: group for group in every if group.trait == OUTCOME}
+        known = {
+            name: group
+            for group in every
+            for name in (YES, NO)
+            if group.trait == OUTCOME and group.name.startswith(name)  # “did not die or not known”
+        }
         for p in phenotypes:
             if p.grade in ("unstable", None) or p.set_aside or not p.named:
                 continue

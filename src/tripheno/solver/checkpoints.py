@@ -12,14 +12,14 @@ from tripheno.errors import BadMessage
 from tripheno.solver import tournament
 from tripheno.solver.acceleration import Momentum
 from tripheno.solver.hospital import HospitalState
-from tripheno.solver.loop import Checkpoint, Keep, Members, Outcome
+from tripheno.solver.loop import Checkpoint, Keep, LoopResult, Members
 from tripheno.solver.messages import Measures, Totals
 from tripheno.solver.method import Method
-from tripheno.solver.race import Race
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Iteration
 from tripheno.solver.stopping import Quiet
-from tripheno.solver.tournament import Contestant, Tournament
+from tripheno.solver.tournament import Candidate, Tournament
+from tripheno.solver.tournament_run import TournamentState
 from tripheno.tensor.count_tensor import CountTensor
 
 Arrays = dict[str, np.ndarray]
@@ -33,10 +33,10 @@ _MAYBE = ("patient_factor", "mttkrp", "gram")
 class Store(Protocol):
     """Where a process keeps what it needs to go on after a fault."""
 
-    def outcome(self, members: Members) -> Outcome | None:
+    def outcome(self, members: Members) -> LoopResult | None:
         """The outcome of a fit that was finished before, its members brought there."""
 
-    def finished(self, members: Members, outcome: Outcome) -> None:
+    def finished(self, members: Members, outcome: LoopResult) -> None:
         """Keep the outcome of a fit."""
 
     def resume(self, members: Members, method: Method) -> Checkpoint | None:
@@ -45,10 +45,10 @@ class Store(Protocol):
     def keeper(self, members: Members) -> Keep:
         """What is called between two iterations."""
 
-    def race(self, members: Members) -> Race | None:
+    def field_state(self, members: Members) -> TournamentState | None:
         """Where to go on with this fit's tournament; None: from its beginning."""
 
-    def race_keeper(self, members: Members) -> Callable[[Race], None]:
+    def tournament_keeper(self, members: Members) -> Callable[[TournamentState], None]:
         """What is called between two iterations of a tournament."""
 
 
@@ -94,36 +94,39 @@ def checkpoint_of(arrays: Mapping[str, np.ndarray], method: Method) -> Checkpoin
     return Checkpoint(state, history, (primal, dual), quiet, judged, _finalists_of(arrays))
 
 
-def race_arrays(race: Race) -> Arrays:
+def tournament_arrays(field_state: TournamentState) -> Arrays:
     """Where a tournament stands: feature factors and sums, nothing of one hospital."""
-    field = race.field
+    field = field_state.field
     found: Arrays = {}
-    for s, one in enumerate(field.contestants):
+    for s, one in enumerate(field.candidates):
         found |= _numbered(f"point-{s}", one.point)
         found |= _numbered(f"best-{s}", one.momentum.factors)
-    for s, factors in enumerate(race.found):
+    for s, factors in enumerate(field_state.found):
         found |= _numbered(f"found-{s}", factors)
-    found |= _finalists(race.finalists)
-    kinds = [tournament.KINDS.index(one.kind) for one in field.contestants]
-    found["contestants"] = np.array([[one.number for one in field.contestants], kinds])
+    found |= _finalists(field_state.finalists)
+    kinds = [tournament.KINDS.index(one.kind) for one in field.candidates]
+    found["contestants"] = np.array([[one.number for one in field.candidates], kinds])
     found["momenta"] = np.array(
-        [[m.objective, m.step, m.ceiling] for m in (one.momentum for one in field.contestants)]
+        [[m.objective, m.step, m.ceiling] for m in (one.momentum for one in field.candidates)]
     )
-    found["whole"] = np.array([field.rank, field.iteration, race.quiet.iterations])
-    quiet = race.quiet
+    found["whole"] = np.array([field.rank, field.iteration, field_state.quiet.iterations])
+    quiet = field_state.quiet
     found["quiet"] = np.array([quiet.objective, quiet.kkt, quiet.moved])
-    found["objectives"], found["scores"] = np.array(race.objectives), np.array(race.scores)
-    found["history"] = _history_array(race.history)
+    found["objectives"], found["scores"] = (
+        np.array(field_state.objectives),
+        np.array(field_state.scores),
+    )
+    found["history"] = _history_array(field_state.history)
     return {name: np.nan_to_num(array, posinf=FAR) if array.dtype.kind == "f" else array
             for name, array in found.items()}  # fmt: skip
 
 
-def race_of(arrays: Mapping[str, np.ndarray]) -> Race:
+def tournament_of(arrays: Mapping[str, np.ndarray]) -> TournamentState:
     """The tournament that was kept."""
     rank, iteration, quiet = (int(value) for value in arrays["whole"])
     momenta = np.where(arrays["momenta"] >= FAR, np.inf, arrays["momenta"])
-    contestants = tuple(
-        Contestant(
+    candidates = tuple(
+        Candidate(
             int(number), tournament.KINDS[int(kind)],
             Momentum(_tuple(arrays, f"best-{s}"), *(float(value) for value in momenta[s])),
             _tuple(arrays, f"point-{s}"),
@@ -133,8 +136,8 @@ def race_of(arrays: Mapping[str, np.ndarray]) -> Race:
     objectives = tuple(float(value) for value in arrays["objectives"])
     scores = tuple(float(value) for value in arrays["scores"])
     last = np.where(arrays["quiet"] >= FAR, np.inf, arrays["quiet"])
-    return Race(
-        Tournament(rank, contestants, iteration),
+    return TournamentState(
+        Tournament(rank, candidates, iteration),
         tuple(_tuple(arrays, f"found-{s}") for s in range(len(objectives))),
         objectives,
         _finalists_of(arrays),
@@ -144,7 +147,7 @@ def race_of(arrays: Mapping[str, np.ndarray]) -> Race:
     )
 
 
-def outcome_arrays(outcome: Outcome) -> Arrays:
+def outcome_arrays(outcome: LoopResult) -> Arrays:
     """A finished fit, without any patient."""
     measures = outcome.measures
     return {
@@ -160,11 +163,11 @@ def outcome_arrays(outcome: Outcome) -> Arrays:
     }
 
 
-def outcome_of(arrays: Mapping[str, np.ndarray]) -> Outcome:
+def outcome_of(arrays: Mapping[str, np.ndarray]) -> LoopResult:
     """The finished fit that was kept."""
     error, raw, at_cells = (float(one) for one in arrays["measures"])
     converged, singular, *guided = (int(value) for value in arrays["whole"])
-    return Outcome(
+    return LoopResult(
         factors=_tuple(arrays, "factors"),
         measures=Measures(error, raw, at_cells, arrays["patient_gram"]),
         totals=_totals(arrays["totals"]),
@@ -204,7 +207,7 @@ def hospital_arrays(state: HospitalState) -> Arrays:
     for name in _MAYBE:
         value = getattr(state, name)
         if value is not None:
-            found[name] = value
+            found[name] = np.asarray(value)
     found["singular"] = np.array(int(state.singular))
     return found
 

@@ -22,8 +22,8 @@ from tripheno.exchange.communicator import Communicator, in_clear
 from tripheno.solver import hospital, tournament
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.loop import (
+    LoopResult,
     Members,
-    Outcome,
     Watch,
     brought_into_order,
     costs_of,
@@ -33,9 +33,9 @@ from tripheno.solver.loop import (
 )
 from tripheno.solver.messages import Totals
 from tripheno.solver.method import Exact, Method
-from tripheno.solver.race import Finish, Race, first_race, run_race
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Solution
+from tripheno.solver.tournament_run import Finish, TournamentState, first_state, run_tournament
 from tripheno.solver.trip import Trip
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import match_components, similarity_matrix
@@ -61,13 +61,15 @@ def solve_federated(
     *,
     label: str = "",
     start: tuple[np.ndarray, ...] | None = None,
+    won: tuple[np.ndarray, ...] = (),
     watch: Watch | None = None,
     store: Store | None = None,
 ) -> Solution:
     """Run `trip`, `exact` or `central` for the hospitals of this process, on their common axes.
 
     ``federation`` adds up, in clear if not given; the pooled data of `central` have nobody to hide
-    from. ``start`` are first factors other than those that ``settings.seed`` gives. ``store`` keeps
+    from. ``start`` are first factors other than those that ``settings.seed`` gives; ``won`` is the
+    start that won another method's tournament: this one's has no other. ``store`` keeps
     checkpoints, and has the one to go on from.
     """
     settings = settings.with_variant_rules()
@@ -80,7 +82,7 @@ def solve_federated(
     members = Members.of(federation, dict(tensors), settings, label)
     outcome = None if store is None else store.outcome(members)
     if outcome is None:
-        outcome = _solved(members, axes, settings, start=start, watch=watch, store=store)
+        outcome = _solved(members, axes, settings, start=start, won=won, watch=watch, store=store)
         if store is not None:
             store.finished(members, outcome)
     solution = solution_of(outcome, members, axes, settings)
@@ -95,9 +97,10 @@ def _solved(
     settings: SolverSettings,
     *,
     start: tuple[np.ndarray, ...] | None,
+    won: tuple[np.ndarray, ...],
     watch: Watch | None,
     store: Store | None,
-) -> Outcome:
+) -> LoopResult:
     """From the start given, from one random start, or from the best of a tournament."""
     factors, method = first_factors(axes, settings), method_of(settings, axes)
     resume = None if store is None else store.resume(members, method)
@@ -108,35 +111,39 @@ def _solved(
     totals, _ = members.sum("totals", hospital.begin, factors)
     if totals.nonzeros == 0:
         raise EmptyTensor("The federation's tensor has no cell")
-    race = None if store is None else store.race(members)
-    if race is None and single:
-        race = Race(tournament.alone(settings.rank, first))
-    finish = run_race(
-        members, race or first_race(members, axes, settings), totals, settings, watch=watch,
-        keep=None if store is None else store.race_keeper(members),
+    field_state = None if store is None else store.field_state(members)
+    if field_state is None and single:
+        field_state = TournamentState(tournament.alone(settings.rank, first))
+    elif field_state is None and won:
+        field_state = TournamentState(tournament.alone(settings.n_components, won, 0))
+    finish = run_tournament(
+        members, field_state or first_state(members, axes, settings), totals, settings, watch=watch,
+        keep=None if store is None else store.tournament_keeper(members),
     )  # fmt: skip
     if settings.plain:
         return _finished(members, totals, settings, finish)
     # finalists of another problem than the one asked for say nothing about its phenotypes
     finalists = near_best(finish) if replace(settings, method="exact").plain else ()
     first = led_by(finish.factors, factors, settings)
-    return run_rounds(method, members, first, watch, keep=keep, finalists=finalists)
+    found = run_rounds(method, members, first, watch, keep=keep, finalists=finalists)
+    return replace(found, start=finish.start)
 
 
 def _finished(
     members: Members, totals: Totals, settings: SolverSettings, finish: Finish
-) -> Outcome:
+) -> LoopResult:
     """The tournament's best start, which was fitted to its end, in order and measured."""
     factors, measures, _, decided = brought_into_order(
         members, finish.factors, settings, {"stop": finish.quiet.converged}
     )
     limit = f"the limit of {settings.max_iter} iterations was reached, {finish.quiet.text}"
-    return Outcome(
+    return LoopResult(
         factors, measures, totals, measures.loss, finish.history, decided["stop"],
         "objective, slopes and factors stood still twice in a row" if decided["stop"] else limit,
         singular=False,
         seconds_shared=time.perf_counter() - members.started - members.seconds,
         finalists=near_best(finish),
+        start=finish.start,
     )  # fmt: skip
 
 
@@ -177,7 +184,7 @@ def _cost_of_pooling(costs: Costs, tensors: Mapping[str, CountTensor]) -> Costs:
 
 
 def solution_of(
-    outcome: Outcome, members: Members, axes: tuple[Axis, ...], settings: SolverSettings
+    outcome: LoopResult, members: Members, axes: tuple[Axis, ...], settings: SolverSettings
 ) -> Solution:
     """The outcome in a reader's terms, with every warning said aloud."""
     shown = settings.n_components
@@ -201,20 +208,21 @@ def solution_of(
         notes=notes,
         guided=outcome.guided,
         finalists=outcome.finalists,
+        start=outcome.start,
         patient_factors={name: state.patients for name, state in members.states.items()},
         restart_match=tuple(float(one) for one in match.mean(axis=1)) if len(match) > 1 else (),
         component_match=tuple(float(one) for one in match.min(axis=0)) if len(match) > 1 else (),
     )
 
 
-def _agreement(outcome: Outcome, shown: int) -> np.ndarray:
+def _agreement(outcome: LoopResult, shown: int) -> np.ndarray:
     """Finalists × components: how alike each is to its partner in the result."""
     best = tuple(factor[:, :shown] for factor in outcome.factors)
     found = [match_components(best, other).similarity for other in outcome.finalists]
     return np.array(found).reshape(len(found), shown)
 
 
-def _warn(outcome: Outcome, weights: np.ndarray, settings: SolverSettings) -> tuple[str, ...]:
+def _warn(outcome: LoopResult, weights: np.ndarray, settings: SolverSettings) -> tuple[str, ...]:
     """Say what deserves a second look, as Python warnings and as notes in the result."""
     found: list[Warning] = []
     if not outcome.converged and settings.variant != "released":

@@ -83,9 +83,8 @@ def normal_equations(
     state = _receive(state, news)
     review = _review(state) if news.asked == 0 else _no_review()
     state = _products(state, news.asked)
-    patients = state.patients
     assert state.mttkrp is not None  # set by _products
-    gram = state.tensor.cells.patient_gram(patients)
+    gram = state.tensor.cells.patient_gram(state.patients)
     return state, NormalEquations(state.mttkrp, gram, review)
 
 
@@ -97,7 +96,10 @@ def propose(
     n = news.asked
     review = _review(state) if n == 0 and news.first else _no_review()
     if news.first:
-        state = _products(state, n, local=rules.products_from_local)
+        local = rules.products_from_local
+        state = _products(state, n, local=local)
+        others = gram_of_others(state.local_factors if local else state.shared_factors, n)
+        state = replace(state, gram=state.tensor.cells.patient_gram(state.patients) * others)
         state = _set_penalty(state, news, rules)
     assert state.mttkrp is not None  # set when the mode was first asked for
     assert state.inverse is not None
@@ -128,8 +130,8 @@ def measure(
 ) -> tuple[HospitalState, Measures]:
     """Fit the patients to the final factors, in double precision, and measure what is left over."""
     tensor, loss = state.tensor, loss_of(state.settings)
-    (patients,) = loss.fit_patients(tensor, [factors])
-    state = replace(state, shared_factors=factors, patient_factor=patients)
+    patients = loss.fit_patients(tensor, [factors])[0]
+    state = replace(state, shared_factors=factors, patient_factor=np.asarray(patients))
     own = max(loss.of_patients(tensor, factors, patients), 0.0)
     raw, at_cells = _errors(tensor.with_weights(None), factors, patients)
     return state, Measures(own, raw, at_cells, tensor.cells.patient_gram(patients))
@@ -186,13 +188,18 @@ def _receive(state: HospitalState, news: FactorNews) -> HospitalState:
 
 def _lengthened(state: HospitalState, n: int, scale: np.ndarray) -> HospitalState:
     """Lengths that mode n gave up go to the patients and to what was made with them."""
+    state = replace(
+        state,
+        patient_factor=state.patients * scale,
+        # M was made with the patients before they took the lengths
+        mttkrp=None if state.mttkrp is None else state.mttkrp * scale,
+    )
+    if state.settings.method != "trip":
+        return state
     return replace(
         state,
         local_factors=_put(state.local_factors, n, state.local_factors[n] / scale),
         consensus_dual=_put(state.consensus_dual, n, state.consensus_dual[n] * scale),
-        patient_factor=state.patients * scale,
-        # M was made with the patients before they took the lengths
-        mttkrp=None if state.mttkrp is None else state.mttkrp * scale,
     )
 
 
@@ -209,16 +216,15 @@ def _fit_patients(state: HospitalState) -> HospitalState:
 
 
 def _products(state: HospitalState, n: int, *, local: bool = False) -> HospitalState:
-    """M_k and G_k of feature mode n; an iteration begins with the patients at mode 0."""
+    """M_k of feature mode n; an iteration begins with the patients at mode 0."""
     if n == 0:
         state = _fit_patients(state)
+    if n == 0 and not local:
+        return state
     features = state.local_factors if local else state.shared_factors
-    patients, mttkrp = state.patients, state.mttkrp
-    if n > 0 or local:
-        precise = _as_precise_as_asked(state, features)
-        mttkrp = state.tensor.cells.feature_product(precise, patients, n)
-    gram = state.tensor.cells.patient_gram(patients) * gram_of_others(features, n)
-    return replace(state, mttkrp=mttkrp, gram=gram)
+    precise = _as_precise_as_asked(state, features)
+    mttkrp = state.tensor.cells.feature_product(precise, state.patients, n)
+    return replace(state, mttkrp=mttkrp)
 
 
 def _set_penalty(state: HospitalState, news: FactorNews, rules: TripRules) -> HospitalState:
@@ -259,6 +265,8 @@ def _review(state: HospitalState) -> np.ndarray:
     gram = state.tensor.cells.patient_gram(patients)
     model = float((gram * gram_of_others(shared)).sum())
     squared = state.tensor.squared_norm - 2.0 * inner + model
+    if state.settings.method != "trip":
+        return np.array([squared, at_cells, 0.0, 0.0, 0.0, float(state.singular)])
     pairs = zip(state.local_factors, shared, strict=True)
     primal = sum(float(((own - agreed) ** 2).sum()) for own, agreed in pairs)
     local_norm = sum(float((own**2).sum()) for own in state.local_factors)

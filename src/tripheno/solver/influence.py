@@ -16,16 +16,19 @@ import numpy as np
 from tripheno.exchange.communicator import Communicator
 from tripheno.solver.messages import Lengths
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.shards import at_shards
 
 STEPS = 4  # of the bound in a factor of two: round-off does not move it
 
 
+@at_shards("patients")
 def slice_norms(tensor: CountTensor) -> np.ndarray:
     """‖O_i‖ of every patient."""
-    squares = tensor.cells.values.astype(np.float64) ** 2
-    return np.asarray(
-        np.sqrt(np.bincount(tensor.patient_of_cell, weights=squares, minlength=tensor.patients))
-    )
+    found = np.empty(tensor.patients)
+    for at, piece in tensor.pieces():
+        squares = piece.cells.values.astype(np.float64) ** 2
+        found[at] = np.bincount(piece.patient_of_cell, weights=squares, minlength=piece.patients)
+    return np.sqrt(found)
 
 
 def log_lengths(tensor: CountTensor) -> Lengths:

@@ -19,7 +19,7 @@ from tripheno.exchange.registry import declaration_of
 from tripheno.solver import hospital
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.federated import common_axes, solution_of, solve_federated
-from tripheno.solver.loop import Members, Outcome, Watch, brought_into_order, first_factors
+from tripheno.solver.loop import LoopResult, Members, Watch, brought_into_order, first_factors
 from tripheno.solver.messages import OwnFactors
 from tripheno.solver.method import Exact
 from tripheno.solver.settings import SolverSettings
@@ -59,7 +59,7 @@ def solve_local(
     if watch is not None:
         watch(line)
     most = max(message.iterations for message in own.values())
-    outcome = Outcome(
+    outcome = LoopResult(
         factors, measures, totals, objective, (line,),
         all(message.converged for message in own.values()),
         f"each hospital ran alone, at most {most} iterations; their factors were averaged once",

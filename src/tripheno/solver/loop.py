@@ -51,7 +51,7 @@ Keep = Callable[[Checkpoint], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LoopResult:
     """What the loop found, before it is told in a report's words."""
 
     factors: tuple[np.ndarray, ...]
@@ -65,6 +65,7 @@ class Outcome:
     seconds_shared: float
     guided: tuple[int, ...] = ()  # the component of each guide, in the order shown
     finalists: tuple[tuple[np.ndarray, ...], ...] = ()  # of the tournament, as good as the best
+    start: tuple[np.ndarray, ...] = ()  # the one that won the tournament
 
 
 @dataclass
@@ -155,7 +156,7 @@ def run_rounds(
     keep: Keep | None = None,
     resume: Checkpoint | None = None,
     finalists: tuple[tuple[np.ndarray, ...], ...] = (),
-) -> Outcome:
+) -> LoopResult:
     """Begin, iterate until the stopping rule or the limit, bring into order, measure.
 
     ``keep`` is given every checkpoint between two iterations; a fit that is given one of them as
@@ -184,11 +185,12 @@ def run_rounds(
         found = judge.entry(state, reviewed.review)
         found = found if judge.at_an_end(state, "limit") else ""
     final, measures, order, decided = brought_into_order(
-        members, state.shared_factors, settings, {"stop": bool(stop or found)}
-    )
+        members, state.shared_factors, settings,
+        {"stop": bool(stop or found), "singular": state.singular},
+    )  # fmt: skip
     penalty = sum(p.value(f) for p, f in zip(state.penalties, final, strict=True))
     limit = f"the limit of {settings.max_iter} iterations was reached"
-    return Outcome(
+    return LoopResult(
         final,
         measures,
         state.totals,
@@ -196,7 +198,7 @@ def run_rounds(
         tuple(judge.history),
         decided["stop"],
         (stop or found or AT_REST) if decided["stop"] else limit,
-        state.singular or judge.singular,
+        decided["singular"] or judge.singular,
         time.perf_counter() - members.started - members.seconds,
         tuple(int(np.flatnonzero(order == r)[0]) for r in range(len(settings.guides))),
         resume.finalists,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tripheno.exchange.messages import Contribution, Message
-from tripheno.exchange.registry import CODES, RANK, SKETCH, Plan, declared, shaped
+from tripheno.exchange.registry import CODES, RANK, SKETCH, MessagePlan, declared, shaped
 
 REVIEW = (
     "squared_error",
@@ -17,10 +17,10 @@ REVIEW = (
     "dual_norm",
     "singular",
 )
-REVIEW_BITS = 20  # the first review is of nothing, the next of the whole data
+SIZE_BITS = 26  # of sums of squares over a hospital: a wider one costs a round more
 
 
-def _rounds(plan: Plan) -> int:
+def _rounds(plan: MessagePlan) -> int:
     return plan.fits * (plan.iterations + 1) * plan.inner_steps * len(plan.modes)
 
 
@@ -33,9 +33,9 @@ def _rounds(plan: Plan) -> int:
 class Totals(Contribution):
     """What a hospital's tensor amounts to: the loss of no model (‖O_k‖²), cells, patients."""
 
-    null_loss: float
-    nonzeros: float
-    patients: float
+    null_loss: float = shaped(least=SIZE_BITS)
+    nonzeros: float = shaped(least=SIZE_BITS)
+    patients: float = shaped(least=SIZE_BITS)
 
 
 @declared(
@@ -71,7 +71,7 @@ class NormalEquations(Contribution):
 
     mttkrp: np.ndarray = shaped(CODES, RANK)
     patient_gram: np.ndarray = shaped(RANK, RANK)
-    review: np.ndarray = shaped(len(REVIEW), least=REVIEW_BITS)
+    review: np.ndarray = shaped(len(REVIEW), least=SIZE_BITS)
 
 
 @declared(
@@ -84,7 +84,7 @@ class Proposal(Contribution):
 
     proposal: np.ndarray = shaped(CODES, RANK)
     penalty: np.ndarray = shaped(3, RANK)
-    review: np.ndarray = shaped(len(REVIEW), least=REVIEW_BITS)
+    review: np.ndarray = shaped(len(REVIEW), least=SIZE_BITS)
 
 
 @declared(
@@ -95,7 +95,7 @@ class Proposal(Contribution):
 class Review(Contribution):
     """How well the last iterate fits: the named numbers of ``REVIEW``."""
 
-    review: np.ndarray = shaped(len(REVIEW), least=REVIEW_BITS)
+    review: np.ndarray = shaped(len(REVIEW), least=SIZE_BITS)
 
 
 @declared(
@@ -107,9 +107,9 @@ class Review(Contribution):
 class Measures(Contribution):
     """The fit of the final factors: the weighted loss, squares of all patients alike, the Gram."""
 
-    loss: float
-    raw_error: float
-    raw_error_nonzeros: float
+    loss: float = shaped(least=SIZE_BITS)
+    raw_error: float = shaped(least=SIZE_BITS)
+    raw_error_nonzeros: float = shaped(least=SIZE_BITS)
     patient_gram: np.ndarray = shaped(RANK, RANK)
 
 

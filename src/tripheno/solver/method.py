@@ -15,7 +15,7 @@ from tripheno.solver import hospital
 from tripheno.solver.guides import guide_columns
 from tripheno.solver.hospital import HospitalState
 from tripheno.solver.messages import FactorNews, Totals
-from tripheno.solver.penalties import FactorPenalty
+from tripheno.solver.penalties import FactorPenalty, penalty_of
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.stacked import DEAD, penalised_solve
 from tripheno.solver.starts import uniform_rows
@@ -104,19 +104,13 @@ class Method(ABC):
     def start(self, factors: tuple[np.ndarray, ...], totals: Totals) -> SharedState:
         """The state before the first iteration, penalties on the scale of the data."""
         scale = totals.null_loss / self.settings.n_components
-        distinct = self.settings.distinctness + self.settings.relative_distinctness * scale
-        sparse = self.settings.sparsity * scale if self.settings.constraint == "sparse" else 0.0
         penalties = tuple(
-            FactorPenalty(
-                self.settings.constraint,
-                sparse,
-                distinct if self.distinct_mode(n) else 0.0,
-                self.settings.bias,
-                self.settings.guide_pull * scale,
-                self.guides[n] if self.guides else None,
+            penalty_of(
+                self.settings, scale, self.guides[n] if self.guides else None,
+                distinct=self.distinct_mode(n),
             )
             for n in range(len(factors))
-        )
+        )  # fmt: skip
         return SharedState(factors, totals, penalties)
 
     def distinct_mode(self, _n: int) -> bool:
@@ -153,9 +147,9 @@ class Exact(Method):
         del inner
         penalty, current = state.penalties[n], state.shared_factors[n]
         mttkrp, patient_gram = total.mttkrp, total.patient_gram
-        factor = penalised_solve(state.shared_factors, n, mttkrp, patient_gram, penalty)
         gram, singular = regular(patient_gram * gram_of_others(state.shared_factors, n))
-        if penalised(penalty):
+        factor = penalised_solve(current, mttkrp, patient_gram, gram, penalty)
+        if penalty.terms:  # a full step can raise Ψ, so that its length is chosen
             factor = _descend(
                 current, factor, 2.0 * gram, 2.0 * mttkrp, penalty=penalty, choose=choose
             )
@@ -222,8 +216,3 @@ def _descend(
                 halvings, lowest = tried, found
                 break
     return stepped(choose(halvings))
-
-
-def penalised(penalty: FactorPenalty) -> bool:
-    """Whether a full step can raise Ψ, so that its length is chosen."""
-    return bool(penalty.sparsity or penalty.distinctness or penalty.guide is not None)

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tripheno.exchange.messages import Contribution
-from tripheno.exchange.registry import CODES, COLUMNS, MODELS, TRIANGLES, Plan, declared, shaped
+from tripheno.exchange.registry import (
+    CODES,
+    COLUMNS,
+    MODELS,
+    TRIANGLES,
+    MessagePlan,
+    declared,
+    shaped,
+)
 from tripheno.solver.loss import Loss, Sums
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.stacked import LONGEST, unit_of
@@ -22,6 +30,7 @@ from tripheno.tensor import poisson_kernels as kernels
 from tripheno.tensor.cells import Cells
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.poisson_kernels import LEAST
+from tripheno.tensor.shards import at_shards
 from tripheno.tensor.threads import in_chunks, patient_chunks, sum_over_chunks
 
 SMALLEST = 1e-7  # of a code's largest entry: one at zero could never explain a count
@@ -31,7 +40,7 @@ MOST_STEPS = 40  # of a patient's row; five or so are usual
 FLAT = 0.01  # of a prediction is spread over all hidden cells: no count is impossible
 
 
-def _times(plan: Plan) -> int:
+def _times(plan: MessagePlan) -> int:
     if plan.loss != "poisson":
         return 0
     return (plan.fits * (LONGEST + plan.iterations) + plan.resampled) * len(plan.modes)
@@ -70,13 +79,8 @@ class PoissonLoss(Loss):
 
         The numbers of messages are shares of it.
         """
-        cells = tensor.written_out
-        counts = cells.values.astype(np.float64)
-        owner = tensor.patient_of_cell
-        mean = np.bincount(owner, counts, tensor.patients) / np.prod(tensor.shape[1:])
-        weights = cells.each_weight[owner]
-        loss = weights @ (counts * np.log(counts / mean[owner]))
-        return float(max(loss, LEAST_NULL * (weights @ counts)))
+        loss, counts = _spread_evenly(tensor)
+        return float(max(loss, LEAST_NULL * counts))
 
     def fit_patients(
         self,
@@ -85,21 +89,7 @@ class PoissonLoss(Loss):
         before: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
         """Newton steps to the end, from the rows before or from equal shares of the counts."""
-        cells, found = tensor.written_out, []
-        counts = np.bincount(
-            tensor.patient_of_cell, cells.values.astype(np.float64), tensor.patients
-        )
-        for s, model in enumerate(models):
-            stacked, offsets = _stacked(model)
-            sums = _column_sums(model)
-            if before is None:
-                rows = np.outer(counts, 1.0 / (len(sums) * np.maximum(sums, 1e-300)))
-            else:
-                least = SMALLEST * before[s].max(axis=1, keepdims=True)
-                rows = np.maximum(before[s], least)
-            _fit_rows(cells, stacked, offsets, sums, rows)
-            found.append(rows)
-        return found
+        return _fitted(tensor, models, before)
 
     def contribution(
         self,
@@ -112,17 +102,8 @@ class PoissonLoss(Loss):
         unit: float = 1.0,
     ) -> PoissonSums:
         """The sums of every model, one after the other."""
-        weights = tensor.cells.each_weight
-        found = []
-        for s, (model, rows) in enumerate(zip(models, patients, strict=True)):
-            own = weights if resampling is None else weights * resampling[:, s]
-            found.append((*_sums(tensor, model, rows, own, n), own @ rows))
-        return PoissonSums(
-            np.hstack([one[0] for one in found]) / unit,
-            np.hstack([one[1] for one in found]) / unit,
-            np.hstack([one[3] for one in found]) / unit,
-            np.array([one[2] for one in found]) / unit,
-        )
+        found = _contributed(tensor, models, patients, n, resampling)
+        return PoissonSums(*(part / unit for part in found))
 
     def held_out(
         self, tensor: CountTensor, factors: Factors, seen: np.ndarray
@@ -223,6 +204,55 @@ def _stacked(model: Factors) -> tuple[np.ndarray, np.ndarray]:
     """All modes' rows in one array; and where each mode begins."""
     offsets = np.concatenate([[0], np.cumsum([len(f) for f in model])[:-1]]).astype(np.int64)
     return np.vstack([_lifted(factor) for factor in model]), offsets
+
+
+@at_shards("sum", "sum")
+def _spread_evenly(tensor: CountTensor) -> tuple[float, float]:
+    """The loss of every patient's counts spread over all cells alike, and how many they are."""
+    cells = tensor.written_out
+    counts = cells.values.astype(np.float64)
+    owner = tensor.patient_of_cell
+    mean = np.bincount(owner, counts, tensor.patients) / np.prod(tensor.shape[1:])
+    weights = cells.each_weight[owner]
+    loss = weights @ (counts * np.log(counts / mean[owner]))
+    return float(loss), float(weights @ counts)
+
+
+@at_shards("rows", rows=("before",))
+def _fitted(
+    tensor: CountTensor, models: Sequence[Factors], before: Sequence[np.ndarray] | None
+) -> list[np.ndarray]:
+    cells, found = tensor.written_out, []
+    counts = np.bincount(tensor.patient_of_cell, cells.values.astype(np.float64), tensor.patients)
+    for s, model in enumerate(models):
+        stacked, offsets = _stacked(model)
+        sums = _column_sums(model)
+        if before is None:
+            rows = np.outer(counts, 1.0 / (len(sums) * np.maximum(sums, 1e-300)))
+        else:
+            least = SMALLEST * before[s].max(axis=1, keepdims=True)
+            rows = np.maximum(before[s], least)
+        _fit_rows(cells, stacked, offsets, sums, rows)
+        found.append(rows)
+    return found
+
+
+@at_shards("sum", "sum", "sum", "sum", rows=("patients", "resampling"))
+def _contributed(
+    tensor: CountTensor,
+    models: Sequence[Factors],
+    patients: Sequence[np.ndarray],
+    n: int,
+    resampling: np.ndarray | None,
+) -> tuple[np.ndarray, ...]:
+    """Slopes, curves, Σ w aᵢ and logs, the models' beside each other."""
+    weights = tensor.cells.each_weight
+    found = []
+    for s, (model, rows) in enumerate(zip(models, patients, strict=True)):
+        own = weights if resampling is None else weights * resampling[:, s]
+        slopes, curves, logs = _sums(tensor, model, rows, own, n)
+        found.append((slopes, curves, own @ rows, np.array([logs])))
+    return tuple(np.hstack(same) for same in zip(*found, strict=True))
 
 
 def _sums(

@@ -39,6 +39,7 @@ def resampled(
     penalties, loss = method.start(whole, totals).penalties, loss_of(settings)
     models: list[Factors] = [whole] * next(iter(drawn.values())).shape[1]
     widths, unit = widths_of(models), unit_of(solution.null_loss)
+    drawn = {name: tensors[name].with_its_patients(rows) for name, rows in drawn.items()}
     patients: dict[str, list[np.ndarray]] = {}
     for iteration in range(RESAMPLED):
         patients = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tripheno.exchange.messages import Contribution
-from tripheno.exchange.registry import CODES, RANK, Plan, declared, shaped
+from tripheno.exchange.registry import CODES, RANK, MessagePlan, declared, shaped
 from tripheno.solver.hospital import HospitalState
 from tripheno.solver.losses import loss_of
 from tripheno.solver.penalties import FactorPenalty
@@ -27,7 +27,7 @@ def patience(iteration: int) -> int:
     return iteration // 2
 
 
-def _most_times(plan: Plan) -> int:
+def _most_times(plan: MessagePlan) -> int:
     """How often a run of `trip` can be asked, the time at its limit included."""
     times, iteration = 1, QUIET
     while iteration <= plan.iterations:

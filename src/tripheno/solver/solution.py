@@ -69,6 +69,7 @@ class Solution:
     notes: tuple[str, ...] = ()
     bound: float | None = None  # of a patient's length, where influence is bounded
     finalists: tuple[tuple[np.ndarray, ...], ...] = field(default=(), repr=False)
+    start: tuple[np.ndarray, ...] = field(default=(), repr=False)  # that won the tournament
     restart_match: tuple[float, ...] = ()  # of every finalist with the result
     component_match: tuple[float, ...] = ()  # per component, the least among the finalists
     patient_factors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)

@@ -21,7 +21,7 @@ from tripheno.solver.stacked import (
 from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
-from tripheno.tensor.rows import solve_rows
+from tripheno.tensor.rows import regular, solve_rows
 
 RIDGE = 0.1  # of the mean of diag ΠᵀΠ: memberships from few seen codes must not explode
 
@@ -43,8 +43,7 @@ class SquaredLoss(Loss):
         before: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
         """A⁽¹⁾ = argmin, row by row."""
-        del before
-        return fit_patients(tensor, models, nonnegative=self.nonnegative)
+        return fit_patients(tensor, models, before, nonnegative=self.nonnegative)
 
     def contribution(
         self,
@@ -67,15 +66,17 @@ class SquaredLoss(Loss):
         known, hidden = [*others, last * seen[:, None]], [*others, last * ~seen[:, None]]
         gram = gram_of_others(known)
         mean = float(np.trace(gram_of_others(factors))) / len(gram)
-        product = tensor.cells.patient_product(known)
-        rows = solve_rows(
-            product, gram + RIDGE * mean * np.eye(len(gram)), nonnegative=self.nonnegative
-        )
-        inner = float((rows * tensor.cells.patient_product(hidden)).sum())
-        model = float(((rows.T @ rows) * gram_of_others(hidden)).sum())
-        counts = tensor.cells.values[~seen[tensor.cells.indices[:, -1]]].astype(np.float64)
-        norm = float(counts @ counts)
-        return norm - 2.0 * inner + model, norm
+        ridged, between = gram + RIDGE * mean * np.eye(len(gram)), gram_of_others(hidden)
+        error = norm = 0.0
+        for _, piece in tensor.pieces():
+            cells = piece.cells
+            rows = solve_rows(cells.patient_product(known), ridged, nonnegative=self.nonnegative)
+            inner = float((rows * cells.patient_product(hidden)).sum())
+            counts = cells.values[~seen[cells.indices[:, -1]]].astype(np.float64)
+            own = float(counts @ counts)
+            error += own - 2.0 * inner + float(((rows.T @ rows) * between).sum())
+            norm += own
+        return error, norm
 
     def sums(self, total: StackedEquations, widths: Sequence[int], null: float) -> list[Sums]:
         """M, AᵀA and ‖O‖²."""
@@ -91,7 +92,8 @@ class SquaredLoss(Loss):
         mttkrp, gram = sums["mttkrp"], sums["patient_gram"]
         if penalty is None:
             return solved(model, n, mttkrp, gram)
-        return penalised_solve(model, n, mttkrp, gram, penalty)
+        others, _ = regular(gram * gram_of_others(model, n))
+        return penalised_solve(model[n], mttkrp, gram, others, penalty)
 
     def value(self, model: Factors, n: int, sums: Sums) -> float:
         """‖O‖² − 2⟨M, A⟩ + ⟨AᵀA, G⟩."""

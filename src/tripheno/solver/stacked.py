@@ -12,21 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from tripheno.exchange.messages import Contribution
-from tripheno.exchange.registry import CODES, COLUMNS, GRAMS, Plan, declared, shaped
+from tripheno.exchange.registry import CODES, COLUMNS, GRAMS, MessagePlan, declared, shaped
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
 from tripheno.tensor.rows import regular, solve_rows
+from tripheno.tensor.shards import at_shards
 
 DEAD = 1e-12  # a component with less than this share of the patients' squares holds nothing
-LONGEST = 32  # iterations of a tournament
+LONGEST = 30  # iterations of a tournament
 ROOM_BITS = 17  # a new kind of message has room for numbers up to 2¹⁸
 
 
-def _times(plan: Plan) -> int:
-    race = plan.tournaments * (LONGEST + plan.iterations)
-    return (race + plan.resampled) * len(plan.modes)
+def _times(plan: MessagePlan) -> int:
+    field_state = plan.tournaments * (LONGEST + plan.iterations)
+    return (field_state + plan.resampled) * len(plan.modes)
 
 
 @declared(
@@ -70,18 +71,27 @@ def side_by_side(models: Sequence[Factors]) -> Factors:
     return tuple(np.hstack(parts) for parts in zip(*models, strict=True))
 
 
+@at_shards("rows", rows=("before",))
 def fit_patients(
-    tensor: CountTensor, models: Sequence[Factors], *, nonnegative: bool = True
+    tensor: CountTensor,
+    models: Sequence[Factors],
+    before: Sequence[np.ndarray] | None = None,
+    *,
+    nonnegative: bool = True,
 ) -> list[np.ndarray]:
     """A⁽¹⁾ of every model, at home. Weights of patients do not enter: each row is its own fit."""
-    product = tensor.cells.patient_product(side_by_side(models))
-    parts = np.split(product, np.cumsum(widths_of(models))[:-1], axis=1)
-    return [
-        solve_rows(
-            np.ascontiguousarray(part), regular(gram_of_others(model))[0], nonnegative=nonnegative
-        )
-        for part, model in zip(parts, models, strict=True)
-    ]
+    beside, widths = side_by_side(models), widths_of(models)
+    grams = [regular(gram_of_others(model))[0] for model in models]
+    found = [tensor.room_for_rows(width) for width in widths]
+    for at, piece in tensor.pieces():
+        product = piece.cells.patient_product(beside)
+        parts = np.split(product, np.cumsum(widths)[:-1], axis=1)
+        for n, (rows, part, gram) in enumerate(zip(found, parts, grams, strict=True)):
+            guess = None if before is None else np.ascontiguousarray(before[n][at])
+            rows[at] = solve_rows(
+                np.ascontiguousarray(part), gram, nonnegative=nonnegative, guess=guess
+            )
+    return found
 
 
 def normal_equations(
@@ -98,32 +108,55 @@ def normal_equations(
     The tensor's weights act on all of them. ``resampling``, patients × models, is a further weight
     for each model of its own: M is linear in the patient factor, so it is a factor on the row.
     """
-    linear = root = patients
-    if resampling is not None:
-        linear = [rows * resampling[:, [s]] for s, rows in enumerate(patients)]
-        root = [rows * np.sqrt(resampling[:, [s]]) for s, rows in enumerate(patients)]
-    product = tensor.cells.feature_product(side_by_side(models), np.hstack(linear), n)
-    grams = [tensor.cells.patient_gram(rows).ravel() for rows in root]
-    return StackedEquations(product / unit, np.concatenate(grams) / unit)
+    product, grams = _products(tensor, models, patients, n, resampling)
+    return StackedEquations(product / unit, grams / unit)
+
+
+@at_shards("sum", "sum", rows=("patients", "resampling"))
+def _products(
+    tensor: CountTensor,
+    models: Sequence[Factors],
+    patients: Sequence[np.ndarray],
+    n: int,
+    resampling: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """M_k, and the Gram matrices row by row."""
+    beside = side_by_side(models)
+    product = np.zeros_like(beside[n])
+    grams = [np.zeros((width, width)) for width in widths_of(models)]
+    for at, piece in tensor.pieces():
+        linear = root = [rows[at] for rows in patients]
+        if resampling is not None:
+            own = resampling[at]
+            linear = [rows * own[:, [s]] for s, rows in enumerate(linear)]
+            root = [rows * np.sqrt(own[:, [s]]) for s, rows in enumerate(root)]
+        product += piece.cells.feature_product(beside, np.hstack(linear), n)
+        grams = [g + piece.cells.patient_gram(rows) for g, rows in zip(grams, root, strict=True)]
+    return product, np.concatenate([g.ravel() for g in grams])
 
 
 def solved(model: Factors, n: int, mttkrp: np.ndarray, patient_gram: np.ndarray) -> np.ndarray:
     """The new factor of feature mode n, not yet of unit length: argmin_{A≥0} ‖AΠᵀ − O₍ₙ₎‖²."""
     gram, _ = regular(patient_gram * gram_of_others(model, n))
-    return solve_rows(mttkrp, gram, nonnegative=True)
+    return solve_rows(mttkrp, gram, nonnegative=True, guess=model[n])
 
 
 def penalised_solve(
-    model: Factors, n: int, mttkrp: np.ndarray, patient_gram: np.ndarray, penalty: FactorPenalty
+    factor: np.ndarray,
+    mttkrp: np.ndarray,
+    patient_gram: np.ndarray,
+    gram: np.ndarray,
+    penalty: FactorPenalty,
 ) -> np.ndarray:
-    """The same with penalties on the factor, from where it stands.
+    """The same with penalties on the factor, from where it stands; ``gram`` is the regular G.
 
     A column without patients has only the ridge in Q: what is given back would grow it.
     """
-    gram, _ = regular(patient_gram * gram_of_others(model, n))
-    alive = np.diag(patient_gram) > DEAD * np.trace(patient_gram)
-    linear = 2.0 * mttkrp + penalty.given_back(model[n]) * alive
-    return penalty.minimise_distinct(2.0 * gram, linear, model[n])
+    linear = 2.0 * mttkrp
+    if penalty.terms:
+        alive = np.diag(patient_gram) > DEAD * np.trace(patient_gram)
+        linear += penalty.given_back(factor) * alive
+    return penalty.minimise_whole(2.0 * gram, linear, factor)
 
 
 def misfit(squared_norm: float, factor: np.ndarray, mttkrp: np.ndarray, gram: np.ndarray) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from tripheno.exchange.registry import SKETCH_MORE
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import unit_columns
+from tripheno.tensor.shards import at_shards
 from tripheno.vocabulary.axis import Axis
 
 Factors = tuple[np.ndarray, ...]
@@ -22,6 +23,7 @@ Factors = tuple[np.ndarray, ...]
 ROTATIONS = 300  # steps from a rotation to a non-negative factor
 KEPT = 128  # sets of random numbers: those of one tournament over a few modes
 TOUCH = 1e-3  # of a column's mean: what a sketched start gives to codes it would leave at zero
+HIDDEN = 1e-3  # of a column's length: with less above zero its rotation hangs on round-off
 
 
 def uniform_rows(axis: Axis, columns: int, seed: object) -> np.ndarray:
@@ -54,6 +56,7 @@ def sketch_matrix(axes: Sequence[Axis], rank: int, seed: int) -> np.ndarray:
     return np.vstack(parts) * 2.0 - 1.0
 
 
+@at_shards("sum")
 def sketch(tensor: CountTensor, omega: np.ndarray) -> np.ndarray:
     """What a hospital contributes: C_k Ω, with C_k = Σ_i w_i v_i v_iᵀ and w_i the tensor's weights.
 
@@ -62,11 +65,14 @@ def sketch(tensor: CountTensor, omega: np.ndarray) -> np.ndarray:
     """
     ones = [np.ones((axis.size, omega.shape[1])) for axis in tensor.axes]
     parts = np.split(omega, np.cumsum([axis.size for axis in tensor.axes])[:-1])
-    cells = tensor.cells
-    scores = np.zeros((tensor.patients, omega.shape[1]))
-    for n, part in enumerate(parts):
-        scores += cells.patient_product([*ones[:n], part, *ones[n + 1 :]])
-    return np.vstack([cells.feature_product(ones, scores, n) for n in range(len(ones))])
+    total = np.zeros_like(omega)
+    for _, piece in tensor.pieces():
+        cells = piece.cells
+        scores = np.zeros((piece.patients, omega.shape[1]))
+        for n, part in enumerate(parts):
+            scores += cells.patient_product([*ones[:n], part, *ones[n + 1 :]])
+        total += np.vstack([cells.feature_product(ones, scores, n) for n in range(len(ones))])
+    return total
 
 
 def nystrom(total: np.ndarray, omega: np.ndarray, rank: int) -> np.ndarray:
@@ -84,10 +90,15 @@ def rotated(root: np.ndarray, rng: np.random.Generator, rank: int) -> np.ndarray
     """W = max(LQ, 0) with the rotation Q for which LQ is nearest to W: symmetric NMF of LLᵀ.
 
     Q ← UVᵀ of LᵀW, some hundred times, from a random rotation; further rotations of the same
-    sketch give further starts.
+    sketch give further starts. A column of LQ that is below zero is turned round first: of one that
+    W does not show, UVᵀ would know nothing but the machine's round-off.
     """
     turn = np.linalg.qr(rng.standard_normal((max(rank, root.shape[1]),) * 2))[0]
     turn = turn[: root.shape[1], :rank]
+    whole = root @ turn
+    turn = np.where(
+        np.maximum(whole, 0.0).sum(axis=0) < HIDDEN * abs(whole).sum(axis=0), -turn, turn
+    )
     for _ in range(ROTATIONS):
         left, _, right = np.linalg.svd(root.T @ np.maximum(root @ turn, 0.0), full_matrices=False)
         turn = left @ right

@@ -2,8 +2,9 @@
 
 Narrow starts have the rank asked for: from the sketch, and uniform. Wide ones begin with twice the
 columns and shed the cheapest, half of the surplus at a time: what is left over found its place
-among more neighbours, and is often the best. Three kinds are kept apart until late, for a sketched
-start leads early and a uniform one may still win.
+among more neighbours. Three kinds are kept apart until late, for a sketched start leads early and a
+uniform one may still win: where optima are many, most often one that was far behind after three
+iterations.
 
 Whatever is decided here comes from floating point, so it is a vote: ``votes`` are one hospital's,
 ``decided`` is what their sum means, and ``after`` acts on it. One process alone sums one vote.
@@ -28,17 +29,18 @@ from tripheno.vocabulary.axis import Axis
 Kind = Literal["sketch", "uniform", "wide"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-SIFT = 3  # the iteration after which a quarter of the narrow starts goes on,
+SIFT = 6  # the iteration after which the better of the narrow starts go on,
 SHED = (8, 10, 12, 14)  # those after which half of a wide start's surplus goes, at last all of it,
 HALVE = 16  # the one after which the finalists are left,
 FINAL = LONGEST  # and the one after which the best alone goes on
 DECISIONS = (SIFT, *SHED, HALVE, FINAL)
 VOTE_BITS = 10  # votes may be zeros now and ones later
-FINALISTS: dict[Kind, int] = {"sketch": 1, "uniform": 1, "wide": 3}
+SIFTED: dict[Kind, int] = {"sketch": 4, "uniform": 2, "wide": 1}  # one in so many
+FINALISTS: dict[Kind, int] = {"sketch": 1, "uniform": 3, "wide": 1}
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Candidate:
     """One start on its way."""
 
     number: int
@@ -54,35 +56,37 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Tournament:
-    """The contestants still in, after so many iterations."""
+    """The candidates still in, after so many iterations."""
 
     rank: int
-    contestants: tuple[Contestant, ...]
+    candidates: tuple[Candidate, ...]
     iteration: int = 0
 
     @property
     def models(self) -> list[Factors]:
         """The points to be fitted in the next round, side by side in one message."""
-        return [one.point for one in self.contestants]
+        return [one.point for one in self.candidates]
 
     @property
-    def best(self) -> Contestant:
-        """The contestant with the lowest Ψ."""
-        return min(self.contestants, key=lambda one: one.momentum.objective)
+    def best(self) -> Candidate:
+        """The candidate with the lowest Ψ."""
+        return min(self.candidates, key=lambda one: one.momentum.objective)
 
     @property
     def over(self) -> bool:
-        """Whether one contestant is left, to be fitted to the end."""
-        return len(self.contestants) == 1 and self.contestants[0].width == self.rank
+        """Whether one candidate is left, to be fitted to the end."""
+        return self.iteration >= FINAL
 
 
 def opened(
     axes: Sequence[Axis], root: np.ndarray, rank: int, seed: int, starts: int = 16
 ) -> Tournament:
-    """All contestants. ``root`` is the Nyström factor of the summed sketch (``starts.nystrom``).
+    """All candidates. ``root`` is the Nyström factor of the summed sketch (``starts.nystrom``).
 
     One start alone is a sketched one.
     """
+    if starts == 1:
+        return alone(rank, sketched_start(root, axes, rank, seed))
     kinds = kinds_of(starts)
     sketched = kinds.count("sketch")
     narrow = [sketched_start(root, axes, rank, seed, k) for k in range(sketched)]
@@ -103,7 +107,7 @@ def opened(
 class Opening(Contribution):
     """All starts side by side, of the first hospital; the others add zeros.
 
-    Their way from the sketch is long enough for two machines to end at different ones.
+    Machines make the same ones to round-off; so all begin with the same bits.
     """
 
     starts: tuple[np.ndarray, ...] = shaped(CODES, COLUMNS)
@@ -120,14 +124,14 @@ def opened_alike(field: Tournament, federation: Communicator, label: str) -> Tou
     cuts = np.cumsum(widths_of(field.models))[:-1]
     models = zip(*(np.split(factor, cuts, axis=1) for factor in total), strict=True)
     solid = [tuple(np.ascontiguousarray(factor) for factor in model) for model in models]
-    return _entered(field.rank, [one.kind for one in field.contestants], solid)
+    return _entered(field.rank, [one.kind for one in field.candidates], solid)
 
 
 def kinds_of(starts: int) -> list[Kind]:
-    """Half of the narrow starts are sketched, half uniform; then 3 wide ones for every 8."""
-    sketched = -(-starts // 2)
+    """A quarter of the narrow starts are sketched, the others uniform; a wide one for every 8."""
+    sketched = -(-starts // 4)
     sizes: dict[Kind, int] = {
-        "sketch": sketched, "uniform": starts - sketched, "wide": 3 * starts // 8
+        "sketch": sketched, "uniform": starts - sketched, "wide": starts // 8
     }  # fmt: skip
     return [kind for kind, size in sizes.items() for _ in range(size)]
 
@@ -135,7 +139,7 @@ def kinds_of(starts: int) -> list[Kind]:
 def _entered(rank: int, kinds: Sequence[Kind], starts: Sequence[Factors]) -> Tournament:
     pairs = enumerate(zip(kinds, starts, strict=True))
     return Tournament(
-        rank, tuple(Contestant(n, kind, Momentum(first), first) for n, (kind, first) in pairs)
+        rank, tuple(Candidate(n, kind, Momentum(first), first) for n, (kind, first) in pairs)
     )
 
 
@@ -156,9 +160,9 @@ def stacks(rank: int, starts: int) -> tuple[Stack, ...]:
         field = after(field, field.models, level, decision)
 
 
-def alone(rank: int, start: Factors) -> Tournament:
-    """One contestant, at the stage in which the best is fitted to its end."""
-    return replace(_entered(rank, ["uniform"], [start]), iteration=FINAL)
+def alone(rank: int, start: Factors, iteration: int = FINAL) -> Tournament:
+    """One candidate: at the stage in which the best is fitted to its end, or at an earlier one."""
+    return replace(_entered(rank, ["uniform"], [start]), iteration=iteration)
 
 
 # ── decisions ─────────────────────────────────────────────────────────────────────────────────
@@ -172,8 +176,8 @@ def alone(rank: int, start: Factors) -> Tournament:
 class Votes(Contribution):
     """1 for yes; of one hospital, or summed over all.
 
-    Per contestant: its iterate is no worse than the best before it; it goes on. Per column of all
-    contestants: it is kept.
+    Per candidate: its iterate is no worse than the best before it; it goes on. Per column of all
+    candidates: it is kept.
     """
 
     accept: np.ndarray = shaped(MODELS, least=VOTE_BITS)
@@ -183,14 +187,14 @@ class Votes(Contribution):
 
 def votes(field: Tournament, objectives: np.ndarray, costs: Sequence[np.ndarray]) -> Votes:
     """One hospital's opinion of the iteration just made: Ψ and the cost of every column."""
-    known = [one.momentum.objective for one in field.contestants]
+    known = [one.momentum.objective for one in field.candidates]
     accept = [float(no_worse(new, old)) for new, old in zip(objectives, known, strict=True)]
     standing = np.minimum(objectives, known)
-    stay, columns = np.zeros(len(known)), np.zeros(sum(one.width for one in field.contestants))
+    stay, columns = np.zeros(len(known)), np.zeros(sum(one.width for one in field.candidates))
     for members, keep in _kept(field):
         stay[[members[i] for i in np.argsort(standing[members], kind="stable")[:keep]]] = 1.0
     begin = 0
-    for one, cost in zip(field.contestants, costs, strict=True):
+    for one, cost in zip(field.candidates, costs, strict=True):
         order = np.argsort(-np.asarray(cost), kind="stable")[: _width_after(field, one)]
         columns[begin + order] = 1.0
         begin += one.width
@@ -203,7 +207,7 @@ def decided(field: Tournament, total: Votes, voters: int) -> Votes:
     for members, keep in _kept(field):
         stay[[members[i] for i in _elected(total.stay[members], keep)]] = 1.0
     begin = 0
-    for one in field.contestants:
+    for one in field.candidates:
         mine = total.columns[begin : begin + one.width]
         columns[begin + _elected(mine, _width_after(field, one))] = 1.0
         begin += one.width
@@ -213,9 +217,9 @@ def decided(field: Tournament, total: Votes, voters: int) -> Votes:
 def after(
     field: Tournament, found: Sequence[Factors], objectives: np.ndarray, decision: Votes
 ) -> Tournament:
-    """The next iteration's contestants: stepped beyond, shed, and those who leave left out."""
+    """The next iteration's candidates: stepped beyond, shed, and those who leave left out."""
     remaining, begin = [], 0
-    for n, one in enumerate(field.contestants):
+    for n, one in enumerate(field.candidates):
         kept = decision.columns[begin : begin + one.width] > 0.0
         begin += one.width
         if not decision.stay[n]:
@@ -236,24 +240,24 @@ def _elected(votes_for: np.ndarray, keep: int) -> np.ndarray:
 
 
 def _kept(field: Tournament) -> list[tuple[list[int], int]]:
-    """Groups of contestants that compete with each other, and how many of each go on."""
+    """Groups of candidates that compete with each other, and how many of each go on."""
     done = field.iteration + 1
-    everyone = list(range(len(field.contestants)))
+    everyone = list(range(len(field.candidates)))
     if done >= FINAL:
         return [(everyone, 1)]
     groups = []
     for kind, finalists in FINALISTS.items():
-        members = [n for n in everyone if field.contestants[n].kind == kind]
+        members = [n for n in everyone if field.candidates[n].kind == kind]
         keep = len(members)
-        if done == SIFT and kind != "wide":
-            keep = -(-keep // 4)
+        if done == SIFT:
+            keep = -(-keep // SIFTED[kind])
         elif done == HALVE:
             keep = min(keep, finalists)
         groups.append((members, keep))
     return groups
 
 
-def _width_after(field: Tournament, one: Contestant) -> int:
+def _width_after(field: Tournament, one: Candidate) -> int:
     done = field.iteration + 1
     if done not in SHED:
         return one.width
@@ -262,5 +266,5 @@ def _width_after(field: Tournament, one: Contestant) -> int:
 
 
 def columns_of(field: Tournament) -> int:
-    """Columns of all contestants together: what a round's message is as wide as."""
+    """Columns of all candidates together: what a round's message is as wide as."""
     return sum(widths_of(field.models))

@@ -97,16 +97,24 @@ class Trip(Method):
             held = penalty.stiffness(unit)
             proposals = proposals + alive * penalty.given_back(unit) + held * before
             omega = omega + held
-        split = penalty.distinctness > 0.0 or self.printed
+        distinct = penalty.distinct
+        split = distinct is not None or self.printed
         if not split:
             factor = penalty.minimise(np.diag(omega), proposals)
         else:
-            mu = self._split_penalty(state, penalty.distinctness)
+            weight = 0.0 if distinct is None else distinct.weight
+            mu = self._split_penalty(state, weight)
             b, y = state.split_factors[n], state.split_dual[n]
             quadratic = np.diag(omega + mu)
             linear = mu * b + y + proposals
-            factor = penalty.minimise(quadratic, linear, b, penalty.distinctness)
-            state = self._update_split(state, n, factor, mu)
+            if distinct is None:
+                factor = penalty.minimise(quadratic, linear)
+            else:
+                target = penalty.target(linear)
+                factor = distinct.apart(
+                    quadratic, target, b, weight, nonnegative=penalty.nonnegative
+                )
+            state = self._update_split(state, n, factor, mu, weight)
         settled = self._settled(state, n, factor, inner, choose)
         after = state.with_factor(n, factor, normalise=settled and self.normalise)
         if split and after.scale is not None:
@@ -154,9 +162,11 @@ class Trip(Method):
             return RELEASED_SPLIT_PENALTY * RELEASED_GROWTH ** (state.iteration - 1)
         return 4.0 * distinctness
 
-    def _update_split(self, state: SharedState, n: int, a: np.ndarray, mu: float) -> SharedState:
+    def _update_split(
+        self, state: SharedState, n: int, a: np.ndarray, mu: float, weight: float
+    ) -> SharedState:
         """B = (λAAᵀ + μI)⁻¹((λ+μ)A − Y), then Y += μ(B − A). The print has B = A + Y/μ."""
-        y, weight = state.split_dual[n], state.penalties[n].distinctness
+        y = state.split_dual[n]
         if self.printed:
             b = a + y / mu
         else:

@@ -29,7 +29,7 @@ from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import COMPONENTS, declared, shaped
 from tripheno.privacy.subgroups import Group
 from tripheno.solver.checkpoints import Store
-from tripheno.solver.diagnosis import core_consistency, held_out_error
+from tripheno.solver.diagnostics import core_consistency, held_out_error
 from tripheno.solver.fit import fit
 from tripheno.solver.influence import effective_parts, effective_patients, with_bound
 from tripheno.solver.losses import loss_of
@@ -43,12 +43,12 @@ from tripheno.tensor.factors import factor_match_score
 
 FEWEST_TO_SPLIT = 4  # patients of a hospital
 
-Lots = Callable[[str, str], np.random.Generator]
-"""``rng = lots(hospital, purpose)``: what a hospital draws at home."""
+Generators = Callable[[str, str], np.random.Generator]
+"""``rng = generators(hospital, purpose)``: what a hospital draws at home."""
 
 
-def seeded_lots(seed: int) -> Lots:
-    """Lots that follow a seed: for simulations and rehearsals."""
+def seeded_generators(seed: int) -> Generators:
+    """Generators that follow a seed: for simulations and rehearsals."""
 
     def draw(hospital: str, purpose: str) -> np.random.Generator:
         text = f"{seed}|{hospital}|{purpose}".encode()
@@ -59,8 +59,8 @@ def seeded_lots(seed: int) -> Lots:
     return draw
 
 
-def home_lots(secrets: Mapping[str, bytes]) -> Lots:
-    """Lots from each hospital's secret: nobody else can draw them, it can draw them again."""
+def home_generators(secrets: Mapping[str, bytes]) -> Generators:
+    """Generators from each hospital's secret: nobody else can draw them, it can draw them again."""
 
     def draw(hospital: str, purpose: str) -> np.random.Generator:
         digest = hashlib.blake2b(purpose.encode(), key=secrets[hospital][:64], digest_size=32)
@@ -101,7 +101,7 @@ def weigh(
     tensors: Mapping[str, CountTensor],
     solution: Solution,
     *,
-    lots: Lots,
+    generators: Generators,
     resamples: int,
     fewest: int,
     traits: Traits | None = None,
@@ -122,7 +122,7 @@ def weigh(
     # person's weights, and with the weights of the fits a peer could look for the person there
     drawn, apart = (
         {
-            name: bootstrap_weights(lots(name, purpose), tensor.patients, resamples)
+            name: bootstrap_weights(generators(name, purpose), tensor.patients, resamples)
             for name, tensor in tensors.items()
         }
         for purpose in ("resamples", "resampled carriers")
@@ -166,11 +166,11 @@ def quiet_fit(
 Halves = tuple[dict[str, CountTensor], dict[str, CountTensor]]
 
 
-def halves(tensors: Mapping[str, CountTensor], lots: Lots, purpose: str) -> Halves:
+def halves(tensors: Mapping[str, CountTensor], generators: Generators, purpose: str) -> Halves:
     """Every hospital splits its own patients in two at random; no patient moves."""
     first, second = {}, {}
     for name, tensor in tensors.items():
-        order = lots(name, purpose).permutation(tensor.patients)
+        order = generators(name, purpose).permutation(tensor.patients)
         middle = tensor.patients // 2
         first[name] = tensor.select_patients(np.sort(order[:middle]))
         second[name] = tensor.select_patients(np.sort(order[middle:]))
@@ -213,7 +213,7 @@ def choose_rank(
     settings: SolverSettings,
     federation: Communicator | None = None,
     *,
-    lots: Lots | None = None,
+    generators: Generators | None = None,
     repeats: int = 1,
     announce: Callable[[RankEvidence], None] | None = None,
     store: Store | None = None,
@@ -231,9 +231,11 @@ def choose_rank(
     if settings.method not in ("exact", "trip"):
         raise SettingsError(f"'{settings.method}' keeps no patients by hospital", fix="use exact")
     federation = federation or in_clear(tensors)
-    lots = lots or seeded_lots(settings.seed)
+    generators = generators or seeded_generators(settings.seed)
     splits = [
-        shown_in_both(federation, halves(tensors, lots, f"rank/{n}"), fewest, f"people/halves-{n}")
+        shown_in_both(
+            federation, halves(tensors, generators, f"rank/{n}"), fewest, f"people/halves-{n}"
+        )
         for n in range(repeats)
     ]
     found = []

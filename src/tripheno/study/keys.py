@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tripheno.errors import ThresholdTooLow
+from tripheno.errors import BrokenSum, ThresholdTooLow
 from tripheno.exchange.announcement import Kept, strictest
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import Communicator
@@ -56,9 +56,9 @@ class Greeting:
 def sessions_of(federation: Communicator) -> dict[str, BlindSession]:
     """The members' sessions, where sums are blind."""
     return {
-        name: desk.session
-        for name, desk in federation.desks.items()
-        if isinstance(desk.session, BlindSession)
+        name: local.session
+        for name, local in federation.local_hospitals.items()
+        if isinstance(local.session, BlindSession)
     }
 
 
@@ -84,8 +84,18 @@ def agree_on_keys(
         session.take_shares(shares)
         if session.resume is not None:
             session.resume_at(*session.resume)
-    federation.sum("confirm", lambda _name: Confirm())
+    ones = federation.sum("confirm", lambda _name: Confirm()).value.one
+    if ones != federation.size:
+        raise BrokenSum("the first sum is not a one from every hospital", where="confirm")
     return next(iter(sessions.values())).resume
+
+
+def set_back(federation: Communicator) -> tuple[str, ...]:
+    """The hospitals that lack the newest checkpoint which another one announced."""
+    session = next(iter(sessions_of(federation).values()), None)
+    said = {} if session is None else session.announced
+    newest = {name: max((t for t, _ in one.kept), default=0) for name, one in said.items()}
+    return tuple(name for name, t in newest.items() if t < max(newest.values()))
 
 
 def strictest_cell(federation: Communicator, agreed: int) -> int:

@@ -9,19 +9,26 @@ from typing import Literal
 from tripheno import __version__
 from tripheno.errors import TooFewHospitals
 from tripheno.exchange.blind import BlindSession
-from tripheno.exchange.communicator import Communicator, Desk, Door, InProcess, Listener, OpenDoor
+from tripheno.exchange.communicator import (
+    Communicator,
+    Gatekeeper,
+    InProcess,
+    Listener,
+    LocalHospital,
+    OpenGatekeeper,
+)
 from tripheno.exchange.keys import Identity, from_seed
 from tripheno.exchange.roster import FEWEST, Member, Roster
 from tripheno.exchange.words import noise_from
 from tripheno.study.keys import agree_on_keys
 
 SumsKind = Literal["blind", "plain"]
-Doors = Callable[[str], Door]
+Gatekeepers = Callable[[str], Gatekeeper]
 
 
-def open_doors(_name: str) -> Door:
-    """No door anywhere."""
-    return OpenDoor()
+def open_gatekeepers(_name: str) -> Gatekeeper:
+    """No gate anywhere."""
+    return OpenGatekeeper()
 
 
 class Maker:
@@ -43,24 +50,26 @@ class Maker:
     def __call__(
         self,
         hospitals: Sequence[str],
-        doors: Doors = open_doors,
+        gatekeepers: Gatekeepers = open_gatekeepers,
         listen: Listener | None = None,
     ) -> Communicator:
         """A new federation of these hospitals, its keys agreed on."""
         names = tuple(hospitals)
         if self.of(names) == "plain":
-            desks = {name: Desk(None, doors(name)) for name in names}
-            return Communicator(names, desks, InProcess(listen))
+            local_hospitals = {name: LocalHospital(None, gatekeepers(name)) for name in names}
+            return Communicator(names, local_hospitals, InProcess(listen))
         run = f"{self.seed}/{next(self._runs)}"
         identities = {name: seeded_identity(self.seed, run, name) for name in names}
         members = tuple(Member(name, name, one.public) for name, one in identities.items())
         roster = Roster(members, bytes(32), bytes(32), __version__)
-        desks = {}
+        local_hospitals = {}
         for name, identity in identities.items():
             entropy = from_seed(self.seed, f"{run}/{name}")
             session = BlindSession(name, identity, roster, run, 1, entropy)
-            desks[name] = Desk(session, doors(name), noise_from(entropy, "noise"))
-        federation = Communicator(roster.names, desks, InProcess(listen))
+            local_hospitals[name] = LocalHospital(
+                session, gatekeepers(name), noise_from(entropy, "noise")
+            )
+        federation = Communicator(roster.names, local_hospitals, InProcess(listen))
         agree_on_keys(federation)
         return federation
 

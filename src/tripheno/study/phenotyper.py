@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from html import escape
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -33,11 +34,12 @@ from tripheno.solver.settings import (
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.study.alignment import align
 from tripheno.study.axes import Tensors
-from tripheno.study.evidence import seeded_lots, weigh
+from tripheno.study.evidence import seeded_generators, weigh
 from tripheno.study.makers import Maker, SumsKind
 from tripheno.study.set_aside import Aside
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import leading_positions, unit_columns
+from tripheno.tensor.reading import read_tensor
 
 
 @dataclass(eq=False, repr=False)
@@ -267,7 +269,7 @@ class Phenotyper:
             aligned = {"central": pooled(list(aligned.values()))}
             federation = in_clear(aligned)
         return weigh(
-            federation, aligned, self.solution_, lots=seeded_lots(self.random_state),
+            federation, aligned, self.solution_, generators=seeded_generators(self.random_state),
             resamples=self.resamples, fewest=MIN_CELL,
         ).grades  # fmt: skip
 
@@ -319,6 +321,8 @@ def _as_list(hospitals: Any) -> list[Any]:
 
 
 def _as_tensor(patients: Any) -> CountTensor:
+    if isinstance(patients, str | Path):
+        return read_tensor(patients)
     return patients if isinstance(patients, CountTensor) else CountTensor.from_events(patients)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tripheno import __version__
 from tripheno.errors import SettingsError, TooFewHospitals
-from tripheno.privacy.audit import Minutes
+from tripheno.privacy.audit import AuditBuffer
 from tripheno.privacy.gate import Gate
 from tripheno.privacy.manifest import (
     NEVER_SENT,
@@ -18,10 +18,10 @@ from tripheno.privacy.manifest import (
     listed,
 )
 from tripheno.privacy.own_data import events_file, own_tensor, own_traits
-from tripheno.protocol.agreed import Protocol, protocol_hash
+from tripheno.protocol.agreed import StudyProtocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
-from tripheno.study.doors import most_codes, plan_of_protocol
+from tripheno.study.message_plan import most_codes, plan_of_protocol
 from tripheno.study.rehearsal import Sent, rehearse
 from tripheno.tensor.count_tensor import CountTensor
 
@@ -36,7 +36,7 @@ class Preview:
     sent: tuple[Sent, ...]
 
 
-def preview(protocol: Protocol, site: Site, *, labels: bool = False) -> Preview:
+def preview(protocol: StudyProtocol, site: Site, *, labels: bool = False) -> Preview:
     """The manifest of this hospital, from its events and a rehearsal of the first round."""
     if protocol.names and site.name not in protocol.names:
         raise SettingsError(
@@ -48,7 +48,7 @@ def preview(protocol: Protocol, site: Site, *, labels: bool = False) -> Preview:
     tensor = own_tensor(protocol, site)
     gate = Gate(
         site.name, plan_of_protocol(protocol, labels=labels),
-        {axis.mode: axis.size for axis in tensor.axes}, Minutes(),
+        {axis.mode: axis.size for axis in tensor.axes}, AuditBuffer(),
         most_rounds=protocol.budgets.max_rounds,
         most_bytes=protocol.budgets.max_megabytes * MEBIBYTE,
         most_codes=most_codes(protocol),
@@ -60,7 +60,12 @@ def preview(protocol: Protocol, site: Site, *, labels: bool = False) -> Preview:
 
 
 def _manifest(
-    protocol: Protocol, site: Site, tensor: CountTensor, sent: tuple[Sent, ...], *, labels: bool
+    protocol: StudyProtocol,
+    site: Site,
+    tensor: CountTensor,
+    sent: tuple[Sent, ...],
+    *,
+    labels: bool,
 ) -> Manifest:
     thresholds, most = site.thresholds(protocol), most_codes(protocol)
     people = dict(zip(tensor.modes, tensor.people_at_positions(), strict=True))

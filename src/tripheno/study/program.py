@@ -20,26 +20,34 @@ from tripheno.exchange.keys import Entropy, Identity, from_seed, from_system
 from tripheno.exchange.registry import Declaration, register
 from tripheno.exchange.roster import FEWEST
 from tripheno.exchange.words import noise_from
-from tripheno.privacy.labels import Named, share_labels, shown_positions
-from tripheno.protocol.agreed import Protocol
+from tripheno.privacy.labels import Named, share_labels
+from tripheno.protocol.agreed import StudyProtocol
 from tripheno.records.traits import nothing_known
 from tripheno.solver.fit import fit
-from tripheno.solver.loop import Watch
+from tripheno.solver.loop import Watch, costs_of
 from tripheno.study.alignment import Aligned, align
 from tripheno.study.axes import Tensors, check_cells, with_common_labels
 from tripheno.study.evidence import (
-    Lots,
+    Generators,
     choose_rank,
-    home_lots,
-    seeded_lots,
+    home_generators,
+    seeded_generators,
     weigh,
 )
 from tripheno.study.guides import resolved
-from tripheno.study.keys import Greeting, agree_on_end, agree_on_keys, strictest_cell
+from tripheno.study.keys import (
+    Greeting,
+    agree_on_end,
+    agree_on_keys,
+    sessions_of,
+    set_back,
+    strictest_cell,
+)
 from tripheno.study.result import RESULT, Findings, released
 from tripheno.study.set_aside import Aside, Lacking
 from tripheno.study.store import RunStore
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.shards import Shards
 from tripheno.vocabulary.axis import Axis
 
 KEY_BYTES = 32
@@ -66,7 +74,7 @@ class Hospital:
 
 
 @dataclass(frozen=True)
-class Occasion:
+class RunContext:
     """Which run of the study, and who watches it."""
 
     run: str
@@ -81,19 +89,20 @@ class Occasion:
 class Study:
     """A study as one process takes part in it: for the hospitals that live there."""
 
-    protocol: Protocol
+    protocol: StudyProtocol
     tensors: Mapping[str, CountTensor]  # of the hospitals here, on their own axes
     hospitals: Mapping[str, Hospital]
     federation: Communicator
-    occasion: Occasion
+    occasion: RunContext
     store: RunStore
+    shards: Shards | None = None  # of the hospitals here; none: computed in this process
 
     @property
-    def lots(self) -> Lots:
+    def generators(self) -> Generators:
         """What hospitals draw at home: nobody else can, but in a rehearsal."""
         if self.protocol.test:
-            return seeded_lots(self.protocol.solver.seed)
-        return home_lots({name: one.secret for name, one in self.hospitals.items()})
+            return seeded_generators(self.protocol.solver.seed)
+        return home_generators({name: one.secret for name, one in self.hospitals.items()})
 
     def entropy(self, name: str) -> Entropy:
         """Where a hospital's keys come from: the system, or the seed of a rehearsal."""
@@ -110,6 +119,8 @@ def conduct(study: Study) -> Findings:
     occasion.say("all hospitals are there")
     aligned, seconds = _axes(study, digest, fewest)
     tensors = aligned.tensors
+    if study.shards is not None:
+        tensors = {name: study.shards.place(tensor) for name, tensor in tensors.items()}
     sizes = {axis.mode: axis.size for axis in next(iter(tensors.values())).axes}
     federation.resize(sizes)
     occasion.say("axes agreed on: " + ", ".join(f"{n:,} {mode}" for mode, n in sizes.items()))
@@ -118,21 +129,22 @@ def conduct(study: Study) -> Findings:
     solution = fit(tensors, settings, federation, watch=occasion.watch, store=study.store)
     weighed = weigh(
         federation, tensors, solution,
-        lots=study.lots, resamples=protocol.evidence.resamples, fewest=fewest,
+        generators=study.generators, resamples=protocol.evidence.resamples, fewest=fewest,
         traits=_traits(study) if protocol.evidence.subgroups else None,
     )  # fmt: skip
     ranks = _ranks(study, tensors, fewest)
     agree_on_end(federation)
-    if protocol.test:
-        solution = replace(solution, notes=(TEST, *solution.notes))
+    notes = (TEST, *solution.notes) if protocol.test else solution.notes
+    costs = costs_of(federation, solution.costs.seconds_shared)  # with evidence and other ranks
+    solution = replace(solution, notes=notes, costs=costs)
     found = Findings(
         solution, weighed, aligned.removed, seconds, {}, ranks, aligned.aside, aligned.lacks,
         fewest,
     )  # fmt: skip
-    federation.release("result", RESULT, lambda _name: released(found))
-    shown = shown_positions(solution.axes, solution.factors, settings.n_components)
+    sessions, result = sessions_of(federation), released(found)
+    federation.release("result", RESULT, lambda name: sessions[name].signed(RESULT.name, result))
     approved = {name: hospital.labels for name, hospital in study.hospitals.items()}
-    named = share_labels(federation, axes, shown, approved)
+    named = share_labels(federation, axes, found.shown, approved, sessions)
     named_axes = with_names(solution.axes, named)
     return replace(found, named=named, solution=replace(solution, axes=named_axes))
 
@@ -154,17 +166,20 @@ def _meet(study: Study) -> bytes:
         raise UnknownMember("the hospitals are not the study's", where="roster")
     if roster.institutions < (FEWEST - 1 if study.protocol.allow_two else FEWEST):
         raise UnknownMember("members of too few institutions", where="roster")
-    for name, desk in federation.desks.items():
+    for name, local in federation.local_hospitals.items():
         entropy = study.entropy(name)
-        desk.session = BlindSession(
+        local.session = BlindSession(
             name, hospitals[name].identity, roster, occasion.run, occasion.epoch, entropy
         )
-        desk.noise = noise_from(entropy, "noise")
+        local.noise = noise_from(entropy, "noise")
     greetings = {name: hospital.greeting for name, hospital in hospitals.items()}
     resume = agree_on_keys(federation, greetings)
     study.store.begin(federation, None if resume is None else resume[0])
     if resume is not None:
         occasion.say(f"going on from sum {resume[0]}, which every hospital kept")
+    elif behind := set_back(federation):
+        who = ", ".join(behind)
+        occasion.say(f"beginning anew: {who} kept no later checkpoint; from an older backup?")
     return roster.study
 
 
@@ -202,7 +217,7 @@ def _ranks(study: Study, tensors: Tensors, fewest: int) -> RankChoice | None:
     settings = replace(protocol.solver, guides=(), starts=1)
     return choose_rank(
         tensors, protocol.evidence.ranks, settings, study.federation,
-        lots=study.lots, store=study.store, fewest=fewest,
+        generators=study.generators, store=study.store, fewest=fewest,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ for the rehearsal alone, so the masks of a real run are other ones. Stand-ins ha
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,14 +17,22 @@ from typing import Any
 import numpy as np
 
 from tripheno.errors import TriphenoWarning
-from tripheno.exchange.communicator import C, Communicator, Desk, InProcess, OpenDoor, Total
+from tripheno.exchange.communicator import (
+    STATE,
+    VOTES,
+    Arrays,
+    Communicator,
+    InProcess,
+    LocalHospital,
+    OpenGatekeeper,
+)
 from tripheno.exchange.keys import Identity, from_system
 from tripheno.exchange.messages import pack
 from tripheno.exchange.registry import Declaration
 from tripheno.exchange.roster import FEWEST
 from tripheno.privacy.gate import Gate
-from tripheno.protocol.agreed import Evidence, Member, Protocol
-from tripheno.study.program import Hospital, Occasion, Study, conduct
+from tripheno.protocol.agreed import AgreedMember, EvidenceSettings, StudyProtocol
+from tripheno.study.program import Hospital, RunContext, Study, conduct
 from tripheno.study.store import RunStore
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
@@ -69,29 +77,19 @@ class Witness:
 class _Watched(Communicator):
     """A federation in which one hospital's contributions are looked at before they are sealed."""
 
-    def sum(
-        self,
-        step: str,
-        contribute: Callable[[str], C],
-        *,
-        votes: Mapping[str, bool] | None = None,
-        shared: Sequence[np.ndarray] = (),
-    ) -> Total[C]:
-        """A sum like any other."""
-
-        def seen(name: str) -> C:
-            made, door = contribute(name), self.desks[name].door
-            if isinstance(door, Witness):
-                door.content = pack(made.arrays())
-            return made
-
-        return super().sum(step, seen, votes=votes, shared=shared)
+    def _total(self, step: str, declaration: Declaration, parts: Mapping[str, Arrays]) -> Arrays:
+        for name, arrays in parts.items():
+            gatekeeper = self.local_hospitals[name].gatekeeper
+            if isinstance(gatekeeper, Witness):
+                own = {key: array for key, array in arrays.items() if key not in (VOTES, STATE)}
+                gatekeeper.content = pack(own)
+        return super()._total(step, declaration, parts)
 
 
 def rehearse(
     name: str,
     tensor: CountTensor,
-    protocol: Protocol,
+    protocol: StudyProtocol,
     gate: Gate,
     *,
     labels: bool = False,
@@ -107,24 +105,26 @@ def rehearse(
                       labels=labels, traits=traits if one == name else None)
         for one in sorted(tensors)
     }  # fmt: skip
-    witness = Witness(gate)
-    desks = {one: Desk(None, witness if one == name else OpenDoor()) for one in hospitals}
-    federation = _Watched(tuple(hospitals), desks, InProcess())
+    recorder = Witness(gate)
+    local_hospitals = {
+        one: LocalHospital(None, recorder if one == name else OpenGatekeeper()) for one in hospitals
+    }
+    federation = _Watched(tuple(hospitals), local_hospitals, InProcess())
     with TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", TriphenoWarning)  # one iteration is no result
-        occasion, store = Occasion("rehearsal", 1), RunStore(Path(folder))
+        occasion, store = RunContext("rehearsal", 1), RunStore(Path(folder))
         short = _shortened(protocol, hospitals)
         conduct(Study(short, tensors, hospitals, federation, occasion, store))
-    return tuple(witness.sent)
+    return tuple(recorder.sent)
 
 
-def _shortened(protocol: Protocol, hospitals: Mapping[str, Hospital]) -> Protocol:
+def _shortened(protocol: StudyProtocol, hospitals: Mapping[str, Hospital]) -> StudyProtocol:
     """The same study under keys of its own, with one iteration of one start and no evidence."""
-    members = tuple(Member(name, one.identity.fingerprint) for name, one in hospitals.items())
+    members = tuple(AgreedMember(name, one.identity.fingerprint) for name, one in hospitals.items())
     solver = replace(protocol.solver, max_iter=1, starts=1)
     return replace(
         protocol, members=members, solver=solver, test=False,
-        evidence=Evidence(0, subgroups=protocol.evidence.subgroups),
+        evidence=EvidenceSettings(0, subgroups=protocol.evidence.subgroups),
         alignment="tokens" if protocol.alignment == "polynomial" else protocol.alignment,
     )  # fmt: skip
 

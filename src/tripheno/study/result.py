@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from tripheno.errors import BadMessage, DriftedApart
 from tripheno.evaluation.grades import Graded
 from tripheno.evaluation.intervals import Interval
 from tripheno.evaluation.rank import RankChoice, RankEvidence, Recommendation
+from tripheno.exchange.keys import SIGNATURE_BYTES
 from tripheno.exchange.messages import pack, unpack
-from tripheno.exchange.registry import Declaration, Plan, register
-from tripheno.privacy.labels import Named
+from tripheno.exchange.registry import Declaration, MessagePlan, register
+from tripheno.privacy.labels import Named, Positions, shown_positions
 from tripheno.privacy.subgroups import Group
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse, Solution
@@ -31,9 +32,9 @@ APART = 1e-9
 WORDS_BYTES = 1 << 20  # history, notes
 
 
-def _result_bytes(plan: Plan, codes: Mapping[str, int]) -> int:
+def _result_bytes(plan: MessagePlan, codes: Mapping[str, int]) -> int:
     numbers = 3 * sum(codes.values()) * (max(plan.ranks) + 1)  # factors and intervals
-    return 8 * numbers + WORDS_BYTES
+    return 8 * numbers + WORDS_BYTES + SIGNATURE_BYTES
 
 
 RESULT = register(
@@ -58,6 +59,12 @@ class Findings:
     aside: tuple[Aside, ...] = ()
     lacks: Lacks = field(default_factory=dict)  # of the hospitals here: it is not released
     fewest: int = 1  # people behind a code and a count that is shown: the strictest threshold
+
+    @property
+    def shown(self) -> Positions:
+        """Where codes stand that may be named: of phenotypes that enough patients carry."""
+        carried = [r for r, n in enumerate(self.weighed.effective) if n >= self.fewest]
+        return shown_positions(self.solution.axes, self.solution.factors, carried)
 
 
 def released(found: Findings) -> bytes:
@@ -105,42 +112,42 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
     """The findings that a hospital released, checked."""
     arrays = unpack(data, where=where)
     try:
-        told = json.loads(arrays["words"].tobytes())
-        modes = range(len(told["axes"]))
+        saved = json.loads(arrays["words"].tobytes())
+        modes = range(len(saved["axes"]))
         solution = Solution(
             settings=settings,
-            axes=tuple(Axis(str(mode), int(size)) for mode, size in told["axes"]),
+            axes=tuple(Axis(str(mode), int(size)) for mode, size in saved["axes"]),
             factors=tuple(arrays[f"factor.{n}"] for n in modes),
             weights=arrays["weights"],
             bias=tuple(arrays[f"bias.{n}"] for n in modes) if settings.bias else None,
-            objective=float(told["objective"]),
-            rmse=Rmse(**told["rmse"]),
-            history=tuple(Iteration(**line) for line in told["history"]),
-            converged=bool(told["converged"]),
-            stopped_because=str(told["stopped_because"]),
-            costs=Costs(**told["costs"]),
-            patients=int(told["patients"]),
-            nonzeros=int(told["nonzeros"]),
-            null_loss=float(told["null_loss"]),
-            guided=tuple(told["guided"]),
-            notes=tuple(map(str, told["notes"])),
-            restart_match=tuple(told["restart_match"]),
-            component_match=tuple(told["component_match"]),
+            objective=float(saved["objective"]),
+            rmse=Rmse(**saved["rmse"]),
+            history=tuple(Iteration(**line) for line in saved["history"]),
+            converged=bool(saved["converged"]),
+            stopped_because=str(saved["stopped_because"]),
+            costs=Costs(**saved["costs"]),
+            patients=int(saved["patients"]),
+            nonzeros=int(saved["nonzeros"]),
+            null_loss=float(saved["null_loss"]),
+            guided=tuple(saved["guided"]),
+            notes=tuple(map(str, saved["notes"])),
+            restart_match=tuple(saved["restart_match"]),
+            component_match=tuple(saved["component_match"]),
         )
         weighed = Weighed(
-            tuple(told["carriers"]), told["without"], tuple(map(float, told["effective"])),
-            tuple(Graded(**one) for one in told["grades"]),
+            tuple(saved["carriers"]), saved["without"], tuple(map(float, saved["effective"])),
+            tuple(Graded(**one) for one in saved["grades"]),
             tuple(Interval(arrays[f"low.{n}"], arrays[f"high.{n}"])
                   for n in modes if f"low.{n}" in arrays),
             Interval(*arrays["prevalence"]) if "prevalence" in arrays else None,
             groups=tuple(
-                Group(**{**one, "having": tuple(one["having"])}) for one in told["groups"]
+                Group(**{**one, "having": tuple(one["having"])}) for one in saved["groups"]
             ),
         )  # fmt: skip
-        ranks = None if told["ranks"] is None else _choice(told["ranks"])
-        removed = {str(mode): int(n) for mode, n in told["codes_removed"].items()}
-        aside = tuple(Aside(str(mode), "", str(why)) for mode, why in told["aside"])
-        seconds, fewest = float(told["alignment_seconds"]), int(told["fewest"])
+        ranks = None if saved["ranks"] is None else _choice(saved["ranks"])
+        removed = {str(mode): int(n) for mode, n in saved["codes_removed"].items()}
+        aside = tuple(Aside(str(mode), "", str(why)) for mode, why in saved["aside"])
+        seconds, fewest = float(saved["alignment_seconds"]), int(saved["fewest"])
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise BadMessage("a result that cannot be read", where=where) from None
     return Findings(solution, weighed, removed, seconds, {}, ranks, aside, fewest=fewest)
@@ -150,23 +157,40 @@ def _told(count: int | None, fewest: int) -> int | None:
     return count if count is not None and count >= fewest else None
 
 
-def _choice(told: dict[str, Any]) -> RankChoice:
+def _choice(saved: dict[str, Any]) -> RankChoice:
     evidence = tuple(
         RankEvidence(**{**one, "held_out_folds": tuple(one["held_out_folds"])})
-        for one in told["evidence"]
+        for one in saved["evidence"]
     )
-    given = told["recommendation"]
+    given = saved["recommendation"]
     return RankChoice(
         evidence, Recommendation(given["rank"], given["sure"], tuple(given["reasons"]))
     )
 
 
 def compared(results: Mapping[str, Findings]) -> Findings:
-    """One of the results, if they are one: to a billionth in every factor."""
+    """One of the results, if they are one: in every count, and to a billionth in every factor.
+
+    It has the seconds of all hospitals.
+    """
     (first, found), *others = sorted(results.items())
     for name, other in others:
         pairs = zip(found.solution.factors, other.solution.factors, strict=True)
-        if not all(a.shape == b.shape and np.allclose(a, b, rtol=APART, atol=APART)
-                   for a, b in pairs):  # fmt: skip
+        alike = all(a.shape == b.shape and np.allclose(a, b, rtol=APART, atol=APART)
+                    for a, b in pairs)  # fmt: skip
+        if not alike or _counts(found) != _counts(other):
             raise DriftedApart(f"{first} and {name} released different phenotypes", where="result")
-    return found
+    own = [one.solution.costs.seconds_all_hospitals for one in results.values()]
+    costs = found.solution.costs._replace(
+        seconds_slowest_hospital=max(own), seconds_all_hospitals=sum(own)
+    )
+    return replace(found, solution=replace(found.solution, costs=costs))
+
+
+def _counts(found: Findings) -> tuple[object, ...]:
+    """Whole numbers out of totals: the same at every hospital, whatever machine it has."""
+    solution, weighed = found.solution, found.weighed
+    return (
+        solution.axes, solution.patients, solution.nonzeros, weighed.carriers, weighed.without,
+        found.codes_removed, found.fewest,
+    )  # fmt: skip

@@ -2,9 +2,9 @@
 
 Carriers (saline, flushes, bags, dextrose as a diluent) are marked by the records, so every hospital
 drops its own before axes are agreed on: no message. A code that nearly every patient of the network
-has is found in a sum, counted in whole steps of the threshold and only for codes that enough people
-have. From the same sum a hospital sees, at home, which codes the others use often and it never
-does: its zero there may be missing records, not missing disease.
+has is found in a sum, counted in coarse steps and only where many people of a hospital have it.
+From the same sum a hospital sees, at home, which codes the others use often and it never does: its
+zero there may be missing records, not missing disease.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from tripheno.vocabulary.axis import Axis
 
 ENOUGH = 50  # patients: in fewer, "nearly every patient" says little
 OFTEN = 0.2  # share of the others' patients from which a code is often used
+TOLD = 0.1  # share of a hospital's patients from which it tells how many have a code
+STEPS = 50  # of a hospital's patients, in which it tells so
 CARRIES = "only carries a drug"
 
 
@@ -50,12 +52,12 @@ Lacks = dict[str, tuple[Lacking, ...]]
 
 
 @declared(
-    "common", "codes of every mode: people who have it, in steps of the threshold; patients",
+    "common", "codes of every mode: people who have it, where many do, in coarse steps; patients",
     lambda plan: int(plan.alignment is not None),
 )  # fmt: skip
 @dataclass(frozen=True)
 class PeopleInSteps(Contribution):
-    """How many patients have a cell, and of them how many have each code, rounded down."""
+    """How many patients have a cell, and of them roughly how many have each frequent code."""
 
     patients: float
     people: tuple[np.ndarray, ...] = shaped(CODES)
@@ -122,9 +124,15 @@ def without_common(
 
 
 def _in_steps(tensor: CountTensor, people: list[np.ndarray], fewest: int) -> PeopleInSteps:
-    """Patients with a cell, and people per code in whole steps of the threshold."""
-    patients = float((np.diff(tensor.cells.starts) > 0).sum())
-    return PeopleInSteps(patients, tuple(counts // fewest * fewest for counts in people))
+    """Patients with a cell, and people per code that a tenth of them have, rounded down.
+
+    Only shares near `OFTEN` and above matter. Full counts, or steps of the threshold for rare codes
+    too, would tell peers how few people a hospital has behind a code.
+    """
+    patients = int((np.diff(tensor.cells.starts) > 0).sum())
+    step, least = max(fewest, -(-patients // STEPS)), TOLD * patients
+    told = tuple(np.where(counts >= least, counts // step * step, 0) for counts in people)
+    return PeopleInSteps(float(patients), told)
 
 
 def _uncommon(axis: Axis, share: np.ndarray, most: float) -> np.ndarray:

@@ -14,8 +14,8 @@ from tripheno.errors import TriphenoWarning
 from tripheno.evaluation.claims import hospitals_differ
 from tripheno.exchange.communicator import Communicator, Listener, in_clear
 from tripheno.exchange.keys import Identity, from_seed
-from tripheno.privacy.audit import AuditLog, Minutes
-from tripheno.privacy.gate import Record
+from tripheno.privacy.audit import AuditBuffer, AuditLog
+from tripheno.privacy.gate import GateLog
 from tripheno.privacy.prevalence import MIN_CELL
 from tripheno.progress import ProgressLog, both
 from tripheno.protocol.agreed import NOTHING_ASIDE, SetAside
@@ -25,9 +25,9 @@ from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Solution
 from tripheno.study.alignment import align
 from tripheno.study.axes import Tensors, check_cells
-from tripheno.study.doors import simulated_doors
-from tripheno.study.evidence import Weighed, seeded_lots, weigh
+from tripheno.study.evidence import Weighed, seeded_generators, weigh
 from tripheno.study.makers import Maker, SumsKind
+from tripheno.study.message_plan import simulated_gatekeepers
 from tripheno.study.set_aside import Aside, Lacks
 from tripheno.study.subgroups import Traits
 from tripheno.tensor.count_tensor import CountTensor, pooled
@@ -46,7 +46,9 @@ class Federation:
     alignment_seconds: float = 0.0
     align: AlignKind = "tokens"
     codes_removed: dict[str, int] = field(default_factory=dict)  # by mode, for small cells
-    minutes: Minutes = field(default_factory=Minutes)  # what left while axes were agreed on
+    audit_buffer: AuditBuffer = field(
+        default_factory=AuditBuffer
+    )  # what left while axes were agreed on
     traits: Traits | None = None  # age, sex, year and outcome of their patients, where known
     aside: tuple[Aside, ...] = ()  # codes that take no part, and why
     lacks: Lacks = field(default_factory=dict)  # hospital → what others use often and it never
@@ -74,12 +76,14 @@ def assemble(
     codes that fewer people in the network have go.
     """
     check_cells(tensors)
-    started, minutes = time.perf_counter(), Minutes()
+    started, audit_buffer = time.perf_counter(), AuditBuffer()
     own = {axis.mode: axis.size for axis in next(iter(tensors.values())).axes}
     maker = Maker(seed=seed)
     blind = maker.of(tuple(tensors)) == "blind"
-    doors = simulated_doors(tensors, own, SolverSettings(), minutes, alignment=kind, blind=blind)
-    federation = maker(tuple(tensors), doors)
+    gatekeepers = simulated_gatekeepers(
+        tensors, own, SolverSettings(), audit_buffer, alignment=kind, blind=blind
+    )
+    federation = maker(tuple(tensors), gatekeepers)
     aligned = align(
         federation, dict(tensors), kind,
         fewest=min_cell or 1, rule=rule, seed=seed, insecure=insecure,
@@ -87,7 +91,7 @@ def assemble(
     axes = next(iter(aligned.tensors.values())).axes
     seconds = time.perf_counter() - started
     return Federation(
-        aligned.tensors, axes, seconds, kind, aligned.removed, minutes,
+        aligned.tensors, axes, seconds, kind, aligned.removed, audit_buffer,
         aside=aligned.aside, lacks=aligned.lacks,
     )  # fmt: skip
 
@@ -101,13 +105,15 @@ def run_method(
     maker: Maker,
     *,
     resamples: int | None = 0,
+    won: tuple[np.ndarray, ...] = (),
     announce: Announce | None = None,
     listen: Listener | None = None,
-    record: Record | None = None,
+    record: GateLog | None = None,
 ) -> tuple[Solution, Weighed | None]:
-    """One method on a federation, behind doors that write to the record; and what speaks for it.
+    """One method on a federation, behind gates that write to the record; and what speaks for it.
 
-    Nothing is asked for that with ``resamples`` None: the method is run to compare with.
+    Nothing is asked for that with ``resamples`` None: the method is run to compare with. ``won`` is
+    the start that won another method's tournament.
     """
     tensors, method, traits = federation.tensors, settings.method, federation.traits
     if method == "central":
@@ -118,24 +124,29 @@ def run_method(
     else:
         sizes = {axis.mode: axis.size for axis in federation.axes}
         blind = maker.of(tuple(tensors)) == "blind"
-        doors = simulated_doors(
+        gatekeepers = simulated_gatekeepers(
             tensors, sizes, settings, record, resamples=resamples or 0, blind=blind,
             subgroups=traits is not None,
         )  # fmt: skip
-        communicator = maker(tuple(tensors), doors, listen)
+        communicator = maker(tuple(tensors), gatekeepers, listen)
 
     def watch(line: Iteration) -> None:
         if announce is not None:
             announce(method, line)
 
     among = None if method == "central" else communicator  # the solver pools for itself
-    solution = fit(federation.tensors, settings, among, watch=watch)
+    solution = fit(federation.tensors, settings, among, won=won, watch=watch)
     weighed = None
     if resamples is not None:
         weighed = weigh(
-            communicator, tensors, solution,
-            lots=seeded_lots(settings.seed), resamples=resamples, fewest=MIN_CELL, traits=traits,
-        )  # fmt: skip
+            communicator,
+            tensors,
+            solution,
+            generators=seeded_generators(settings.seed),
+            resamples=resamples,
+            fewest=MIN_CELL,
+            traits=traits,
+        )
     return replace(solution, costs=_whole_costs(communicator, solution.costs)), weighed
 
 
@@ -153,18 +164,26 @@ def run_methods(
     resamples: Mapping[Method, int] | None = None,
     announce: Announce | None = None,
     listeners: Mapping[Method, Listener] | None = None,
-    records: Mapping[Method, Record] | None = None,
+    records: Mapping[Method, GateLog] | None = None,
 ) -> dict[Method, tuple[Solution, Weighed | None]]:
-    """Every method from the same start on the same federation; evidence for those resampled."""
-    maker = maker or Maker("plain", settings.seed)
-    return {
-        method: run_method(
+    """Every method from the same start on the same federation; evidence for those resampled.
+
+    Pooled data that are only compared with begin, after them, at the start that won the tournament
+    of `exact` or `trip`: the same iterations from the same start, without all the other starts.
+    """
+    maker, methods = maker or Maker("plain", settings.seed), list(methods)
+    many = {method: 0 if resamples is None else resamples.get(method) for method in methods}
+    found: dict[Method, tuple[Solution, Weighed | None]] = {}
+    for method in sorted(methods, key=lambda one: one == "central" and many[one] is None):
+        won: tuple[np.ndarray, ...] = ()
+        if method == "central" and many[method] is None:
+            won = next((one.start for one, _ in found.values() if one.start), ())
+        found[method] = run_method(
             federation, replace(settings, method=method), maker, announce=announce,
-            resamples=0 if resamples is None else resamples.get(method),
+            resamples=many[method], won=won,
             listen=(listeners or {}).get(method), record=(records or {}).get(method),
-        )
-        for method in methods
-    }  # fmt: skip
+        )  # fmt: skip
+    return {method: found[method] for method in methods}
 
 
 def own_models(federation: Federation, settings: SolverSettings) -> dict[str, Solution]:
@@ -270,5 +289,5 @@ def _audit_log(study: Simulation, method: Method) -> AuditLog:
     keeper, coordinator = (Identity.from_bytes(entropy(who)) for who in ("keeper", "coordinator"))
     run = f"simulate {method}, seed {study.settings.seed}"
     log = AuditLog(run, keeper, coordinator, lambda: datetime.now(UTC).isoformat("T", "seconds"))
-    log.take(study.federation.minutes)
+    log.take(study.federation.audit_buffer)
     return log

@@ -33,12 +33,12 @@ from tripheno.solver.checkpoints import (
     hospital_state,
     outcome_arrays,
     outcome_of,
-    race_arrays,
-    race_of,
+    tournament_arrays,
+    tournament_of,
 )
-from tripheno.solver.loop import Checkpoint, Keep, Members, Outcome
+from tripheno.solver.loop import Checkpoint, Keep, LoopResult, Members
 from tripheno.solver.method import Method
-from tripheno.solver.race import Race
+from tripheno.solver.tournament_run import TournamentState
 from tripheno.vocabulary.axis import Axis
 
 KEPT = 3  # states of the last so many checkpoints: members may be one apart
@@ -174,14 +174,14 @@ class RunStore:
 
     # ── fits ──────────────────────────────────────────────────────────────────────────────────
 
-    def finished(self, members: Members, outcome: Outcome) -> None:
+    def finished(self, members: Members, outcome: LoopResult) -> None:
         """Keep the outcome of a fit."""
         t, _ = self._where()
         path = self.folder / f"{_slug(members.label)}.outcome"
         write_arrays(path, {**outcome_arrays(outcome), "t": np.array(t)})
         self._keep(f"{members.label}{DONE}", {})
 
-    def outcome(self, members: Members) -> Outcome | None:
+    def outcome(self, members: Members) -> LoopResult | None:
         """The outcome of a fit that was finished before; the patients are fitted again at home."""
         arrays = read_arrays(self.folder / f"{_slug(members.label)}.outcome")
         if self._from is None or arrays is None:
@@ -219,20 +219,20 @@ class RunStore:
 
         return keep
 
-    def race(self, members: Members) -> Race | None:
+    def field_state(self, members: Members) -> TournamentState | None:
         """Where this fit's tournament stood at the checkpoint gone on from."""
         arrays = self._from
         if arrays is None or _words(arrays["label"]) != f"{members.label}{RACE}":
             return None
-        return race_of(arrays)
+        return tournament_of(arrays)
 
-    def race_keeper(self, members: Members) -> Callable[[Race], None]:
+    def tournament_keeper(self, members: Members) -> Callable[[TournamentState], None]:
         """Keep where a tournament stands, every so often."""
 
-        def keep(race: Race) -> None:
-            iteration = race.planned.iteration
+        def keep(field_state: TournamentState) -> None:
+            iteration = field_state.planned.iteration
             if iteration and iteration % self.every == 0:
-                self._keep(f"{members.label}{RACE}", race_arrays(race))
+                self._keep(f"{members.label}{RACE}", tournament_arrays(field_state))
 
         return keep
 
@@ -250,7 +250,7 @@ class RunStore:
     def _where(self) -> tuple[int, bytes]:
         """The number of the next sum, and the hash of all before it."""
         assert self._federation is not None  # a run begins before anything is kept
-        session = next(iter(self._federation.desks.values())).session
+        session = next(iter(self._federation.local_hospitals.values())).session
         return (session.t, session.h) if session is not None else (0, b"")
 
     def _state(self, t: int) -> Path:

@@ -47,9 +47,26 @@ def counted_groups(traits: np.ndarray, having: np.ndarray) -> Subgroups:
 
 
 def groups_of(counts: Subgroups, fewest: int) -> tuple[Group, ...]:
-    """The counts as they may be shown."""
-    people, having = np.rint(counts.people).astype(int), np.rint(counts.having).astype(int)
-    return shown_groups(TRAITS, people.tolist(), having.tolist(), fewest)
+    """The counts as they may be shown.
+
+    A few patients of whom a trait is not known are counted with the group before them: alone they
+    would be hidden, and to hide them the next larger group as well.
+    """
+    traits: dict[str, tuple[str, ...]] = {}
+    people, having = [], []
+    first = 0
+    for trait, names in TRAITS.items():
+        rows = slice(first, first := first + len(names))
+        sizes, counted = counts.people[rows], counts.having[rows]
+        traits[trait] = names
+        if 0 < round(sizes[-1]) < fewest:
+            traits[trait] = (*names[:-2], f"{names[-2]} or {names[-1]}")
+            sizes, counted = (
+                np.concatenate([c[:-2], c[-2:].sum(0)[None]]) for c in (sizes, counted)
+            )
+        people += np.rint(sizes).astype(int).tolist()
+        having += np.rint(counted).astype(int).tolist()
+    return shown_groups(traits, people, having, fewest)
 
 
 def subgroups(

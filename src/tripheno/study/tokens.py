@@ -8,6 +8,7 @@ named as such.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from tripheno.errors import BadMessage
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import Communicator, bundle, unbundled
 from tripheno.exchange.keys import Entropy
-from tripheno.exchange.registry import Declaration, Plan, register
+from tripheno.exchange.messages import Contribution
+from tripheno.exchange.registry import CODES, Declaration, MessagePlan, declared, register, shaped
 from tripheno.study.axes import Tensors, placed
 from tripheno.vocabulary.secret_tokens import (
     PAD_TO,
@@ -32,11 +34,11 @@ from tripheno.vocabulary.secret_tokens import (
 )
 
 
-def _by_tokens(plan: Plan) -> int:
+def _by_tokens(plan: MessagePlan) -> int:
     return int(plan.alignment == "tokens")
 
 
-def _list_bytes(_plan: Plan, most: Mapping[str, int]) -> int:
+def _list_bytes(_plan: MessagePlan, most: Mapping[str, int]) -> int:
     return sum(POINT_BYTES * (n + PAD_TO) + 128 for n in most.values())
 
 
@@ -52,6 +54,18 @@ TOKENS = register(
         lambda plan: _by_tokens(plan) * len(plan.modes), _list_bytes,
     )
 )  # fmt: skip
+
+
+@declared(
+    "holders", "codes of every mode: 1 where this hospital sent a token, padding included",
+    _by_tokens,
+)  # fmt: skip
+@dataclass(frozen=True)
+class Holders(Contribution):
+    """1 at every token of this hospital's own; a mode without codes is everybody's."""
+
+    holders: tuple[np.ndarray, ...] = shaped(CODES)
+
 
 Secrets = Callable[[str], bytes]
 """A hospital's secret, from which its exponent in the study follows: kept, and backed up."""
@@ -84,23 +98,44 @@ def by_tokens(
     sizes: dict[str, int] = {}
     known: dict[str, tuple[str, ...]] = {}
     positions: dict[str, dict[str, np.ndarray]] = {name: {} for name in own}
+    places: dict[str, dict[str, np.ndarray]] = {name: {} for name in own}
     for mode in modes:
 
         def give(name: str, mode: str = mode) -> bytes:
             return released(tokens[name][mode])
 
         union = federation.unite(f"tokens/{mode}", TOKENS, give)
-        for desk in federation.desks.values():
-            if desk.session is not None:
-                desk.session.hear(f"tokens/{mode}", union)  # all go on with the same axis, or none
+        _heard(federation, f"tokens/{mode}", union)
         known[mode] = tuple(token.hex() for token in read(union, where=mode))
         sizes[mode] = len(known[mode])
         for name in own:
-            places = ranks(union, tokens[name][mode], where=name)
-            place = dict(zip(own[name][mode].codes, places, strict=True))
+            places[name][mode] = ranks(union, tokens[name][mode], where=name)
+            place = dict(zip(own[name][mode].codes, places[name][mode], strict=True))
             axis = next(axis for axis in tensors[name].axes if axis.mode == mode)
             positions[name][mode] = np.array([place[code] for code in axis.codes or ()], dtype=int)
-    return {name: placed(tensor, sizes, positions[name], known) for name, tensor in tensors.items()}
+    found = {
+        name: placed(tensor, sizes, positions[name], known) for name, tensor in tensors.items()
+    }
+    _check_holders(federation, found, places)
+    return found
+
+
+def _check_holders(
+    federation: Communicator, tensors: Tensors, places: Mapping[str, Mapping[str, np.ndarray]]
+) -> None:
+    """Refuse a union with a token that no hospital sent: one was added, or changed on its way."""
+    axes = next(iter(tensors.values())).axes
+    federation.resize({axis.mode: axis.size for axis in axes})
+
+    def holding(name: str) -> Holders:
+        held = [np.full(axis.size, float(axis.mode not in places[name])) for axis in axes]
+        for axis, ones in zip(axes, held, strict=True):
+            ones[places[name].get(axis.mode, [])] = 1.0
+        return Holders(tuple(held))
+
+    total = federation.sum("holders", holding).value
+    if any((holders < 0.5).any() for holders in total.holders):
+        raise BadMessage("the union has a token that no hospital sent", where="tokens")
 
 
 def _own(entropy: Entropy, name: str) -> Entropy:
@@ -127,6 +162,7 @@ def _passed_around(
             for name, lists in holding.items()
         }
         answers = federation.gather(step, PASSED, sent.__getitem__)
+        _heard(federation, step, bundle(answers))
         arrived = {}
         for name in own:
             owner, sender = sender_of[name]
@@ -142,13 +178,20 @@ def _passed_around(
     return holding
 
 
+def _heard(federation: Communicator, step: str, data: bytes) -> None:
+    """All hospitals were told the same here, or no sum fits any more."""
+    for local in federation.local_hospitals.values():
+        if local.session is not None:
+            local.session.hear(step, data)
+
+
 def _sealed(federation: Communicator, name: str, peer: str, step: str, data: bytes) -> bytes:
-    session = federation.desks[name].session
+    session = federation.local_hospitals[name].session
     return session.encrypt_to(peer, step, data) if isinstance(session, BlindSession) else data
 
 
 def _opened(federation: Communicator, name: str, peer: str, step: str, data: bytes) -> bytes:
-    session = federation.desks[name].session
+    session = federation.local_hospitals[name].session
     if isinstance(session, BlindSession):
         return session.decrypt_from(peer, step, data)
     if len(federation.members) < federation.size:

@@ -19,12 +19,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dposv
 
 from tripheno.tensor import block_building_kernels as building
 from tripheno.tensor import block_kernels as kernels
 from tripheno.tensor.error_kernels import errors_at_cells
-from tripheno.tensor.threads import aligned, in_chunks, patient_chunks, sum_over_chunks
+from tripheno.tensor.rows import solve_positive
+from tripheno.tensor.threads import Lent, aligned, in_chunks, patient_chunks, sum_over_chunks
 from tripheno.tensor.vectors import BYTES, ROWS, WIDEST
 from tripheno.tensor.weights import WeightedPatients
 
@@ -136,7 +136,11 @@ class PatientBlocks(WeightedPatients):
         cost = building.costs(body)
         return patient_chunks(np.concatenate([[0], np.cumsum(cost)]), max(self.sizes))
 
-    def _scratch(self, stride: int, dtype: Any = np.float64) -> Scratch:
+    def _scratch(self, stride: int, dtype: Any = np.float64) -> Lent[Scratch]:
+        """Room for one patient's work, handed from chunk to chunk."""
+        return Lent(lambda: self._new_scratch(stride, dtype))
+
+    def _new_scratch(self, stride: int, dtype: Any) -> Scratch:
         rows, columns, windows, block = self._largest
         return Scratch(
             aligned(rows * stride, dtype),
@@ -166,14 +170,18 @@ class PatientBlocks(WeightedPatients):
     def patient_product(self, features: Sequence[np.ndarray]) -> np.ndarray:
         """MTTKRP of the patient mode, O₍₁₎Π."""
         table, factors, stride, width = _in_vectors(features)
-        out = np.empty((self.patients, features[0].shape[1]))
-        in_chunks(
-            self._chunks,
-            lambda first, last: kernels.patient_rows(
-                self.body, table, *factors, stride, width, self._scratch(stride, table.dtype),
-                first, last, out,
-            ),
-        )  # fmt: skip
+        out, lent = (
+            np.empty((self.patients, features[0].shape[1])),
+            self._scratch(stride, table.dtype),
+        )
+
+        def work(first: int, last: int) -> None:
+            with lent() as scratch:
+                kernels.patient_rows(
+                    self.body, table, *factors, stride, width, scratch, first, last, out
+                )
+
+        in_chunks(self._chunks, work)
         return out
 
     def update_patients(
@@ -190,17 +198,22 @@ class PatientBlocks(WeightedPatients):
         patients = np.zeros((self.patients, rank))
         if guess is not None:
             patients[:] = guess
-        wide = [_filled(matrix, stride, np.float64) for matrix in (gram, _inverse(gram))]
+        wide = [
+            _filled(matrix, stride, np.float64)
+            for matrix in (gram, solve_positive(gram, np.eye(rank)))
+        ]
         gram = np.ascontiguousarray(gram)
         eigenvalues = np.linalg.eigvalsh(gram)
         weights = self.each_weight
+        lent = self._scratch(stride, table.dtype)
         refine = bool(eigenvalues[-1] > WELL_CONDITIONED * eigenvalues[0])
 
         def work(first: int, last: int, part: np.ndarray) -> None:
-            kernels.solve_and_add(
-                self.body, table, *factors, stride, width, self._scratch(stride, table.dtype),
-                gram, *wide, refine, nonnegative, weights, first, last, patients, part,
-            )  # fmt: skip
+            with lent() as scratch:
+                kernels.solve_and_add(
+                    self.body, table, *factors, stride, width, scratch,
+                    gram, *wide, refine, nonnegative, weights, first, last, patients, part,
+                )  # fmt: skip
 
         total = self._sum(self.sizes[0], stride, work, table.dtype)
         return patients, np.ascontiguousarray(total[:, :rank])
@@ -212,12 +225,13 @@ class PatientBlocks(WeightedPatients):
         table, factors, stride, width = _in_vectors(features)
         patients = self.weighted(patient_factor)
         kernel = (kernels.add_rows, kernels.add_columns)[mode]
+        lent = self._scratch(stride, table.dtype)
 
         def work(first: int, last: int, part: np.ndarray) -> None:
-            kernel(
-                self.body, table, *factors, patients, stride, width,
-                self._scratch(stride, table.dtype), first, last, part,
-            )  # fmt: skip
+            with lent() as scratch:
+                kernel(
+                    self.body, table, *factors, patients, stride, width, scratch, first, last, part
+                )
 
         total = self._sum(self.sizes[mode], stride, work, table.dtype)
         return np.ascontiguousarray(total[:, : patients.shape[1]])
@@ -229,24 +243,16 @@ class PatientBlocks(WeightedPatients):
         exact = [np.asarray(factor, dtype=np.float64) for factor in features]
         _, factors, stride, _ = _in_vectors(exact)
         patients = np.ascontiguousarray(patient_factor, dtype=np.float64)
-        weights = self.each_weight
+        weights, lent = self.each_weight, self._scratch(stride)
 
         def work(first: int, last: int, part: np.ndarray) -> None:
-            errors_at_cells(
-                self.body, *factors, patients, weights, stride, self._scratch(stride),
-                first, last, part,
-            )  # fmt: skip
+            with lent() as scratch:
+                errors_at_cells(
+                    self.body, *factors, patients, weights, stride, scratch, first, last, part
+                )
 
         squared, inner = self._sum(1, 2, work)[0]
         return float(squared), float(inner)
-
-
-def _inverse(gram: np.ndarray) -> np.ndarray:
-    """G⁻¹ by Cholesky, straight from LAPACK: small hospitals ask thousands of times."""
-    _, inverse, failed = dposv(gram, np.eye(len(gram)))
-    if failed:
-        raise np.linalg.LinAlgError("the Gram matrix is not positive definite")
-    return np.asarray(inverse)
 
 
 def _in_vectors(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -27,6 +27,8 @@ from tripheno.tensor.block_building import in_blocks, joined, selected
 from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells, sorted_cells
 from tripheno.tensor.counting import count_events
+from tripheno.tensor.parts import PatientParts, parts_joined
+from tripheno.tensor.shards import PatientShards
 from tripheno.tensor.weights import joined_weights
 from tripheno.vocabulary.axis import Axis, axis_of_events
 
@@ -39,7 +41,7 @@ class CountTensor:
     """
 
     axes: tuple[Axis, ...]
-    cells: Cells | PatientBlocks
+    cells: Cells | PatientBlocks | PatientParts
 
     def __post_init__(self) -> None:
         if isinstance(self.cells, Cells):
@@ -196,6 +198,11 @@ class CountTensor:
             raise BadShape(f"modes {[a.mode for a in axes]} for a tensor of {list(self.modes)}")
         if all(new == old for new, old in zip(axes, self.axes, strict=True)):
             return replace(self, axes=tuple(axes))
+        if isinstance(self.cells, PatientParts):
+            moved = self.cells.changed(
+                lambda _, part: CountTensor(self.axes, part).on_axes(axes).cells
+            )
+            return CountTensor(tuple(axes), moved.with_weights(self.cells.weights))
         columns = []
         for n, (old, new) in enumerate(zip(self.axes, axes, strict=True)):
             column = self.cells.indices[:, n].astype(np.int64)
@@ -214,6 +221,26 @@ class CountTensor:
         cells = sorted_cells(self.patient_of_cell[kept], indices[kept], values, shape)
         return CountTensor(tuple(axes), replace(cells, weights=self.cells.weights))
 
+    def pieces(self) -> Iterator[tuple[slice, CountTensor]]:
+        """Which patients, and their counts in memory: all at once, or a part after the other."""
+        if not isinstance(self.cells, PatientParts):
+            yield slice(0, self.patients), self
+            return
+        for at, part in self.cells.each():
+            yield at, CountTensor(self.axes, part)
+
+    def room_for_rows(self, columns: int) -> Any:
+        """Patients × columns, to be filled and read piece by piece; in a file where large."""
+        if isinstance(self.cells, PatientParts):
+            return self.cells.room_for_rows(columns)
+        return np.empty((self.patients, columns))
+
+    def with_its_patients(self, rows: np.ndarray) -> Any:
+        """Rows that are asked about often, brought to where the patients are."""
+        if isinstance(self.cells, PatientShards):
+            return self.cells.pool.scattered(self.cells.cuts, rows)
+        return rows
+
     @property
     def patient_of_cell(self) -> np.ndarray:
         """The patient row of every cell."""
@@ -221,12 +248,21 @@ class CountTensor:
 
     def people_at_positions(self) -> list[np.ndarray]:
         """For every feature mode, how many people have a cell at each position."""
-        found = []
+        found = [np.zeros(axis.size) for axis in self.axes]
+        for _, piece in self.pieces():
+            found = [people + own for people, own in zip(found, piece._people(), strict=True)]
+        return found
+
+    def _people(self) -> Iterator[np.ndarray]:
+        if isinstance(self.cells, PatientBlocks):  # a patient's own codes stand there once each
+            body = self.cells.body
+            for codes, axis in zip((body.row_codes, body.column_codes), self.axes, strict=True):
+                yield np.bincount(codes, minlength=axis.size)
+            return
         for n, axis in enumerate(self.axes):
             place = self.cells.indices[:, n].astype(np.int64)
             pairs = np.unique(self.patient_of_cell * axis.size + place)
-            found.append(np.bincount(pairs % axis.size, minlength=axis.size).astype(np.float64))
-        return found
+            yield np.bincount(pairs % axis.size, minlength=axis.size)
 
     @cached_property
     def written_out(self) -> Cells:
@@ -241,8 +277,11 @@ class CountTensor:
 
     def select_patients(self, rows: np.ndarray) -> CountTensor:
         """The tensor of some patients, in the order given."""
+        rows = np.arange(self.patients)[rows]
+        if isinstance(self.cells, PatientParts):
+            return self._selected_parts(rows)
         if isinstance(self.cells, PatientBlocks):
-            return CountTensor(self.axes, selected(self.cells, np.arange(self.patients)[rows]))
+            return CountTensor(self.axes, selected(self.cells, rows))
         lengths = np.diff(self.cells.starts)[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
@@ -256,6 +295,21 @@ class CountTensor:
         )
         return CountTensor(self.axes, cells)
 
+    def _selected_parts(self, rows: np.ndarray) -> CountTensor:
+        """Some patients of every part; a part is read once, so they come in ascending order."""
+        assert isinstance(self.cells, PatientParts)
+        if (np.diff(rows) <= 0).any():
+            raise BadShape("patients of a large hospital can only be taken in ascending order")
+        weights = self.cells.weights
+
+        def chosen(at: slice, part: Cells | PatientBlocks) -> Any:
+            first, last = np.searchsorted(rows, (at.start, at.stop))
+            own = CountTensor(self.axes, part).select_patients(rows[first:last] - at.start)
+            return own.cells if first < last else None
+
+        kept = self.cells.changed(chosen)
+        return CountTensor(self.axes, kept.with_weights(None if weights is None else weights[rows]))
+
     def with_weights(self, weights: np.ndarray | None) -> CountTensor:
         """The same counts, patient i taking part in every sum with ``weights[i]``; None for 1 each.
 
@@ -265,16 +319,18 @@ class CountTensor:
 
     def drop_unused(self) -> CountTensor:
         """Without the patients and codes that take part in no cell."""
-        kept = [np.unique(column) for column in self.cells.indices.T]
+        kept = [np.flatnonzero(people) for people in self.people_at_positions()]
         axes = []
         for axis, positions in zip(self.axes, kept, strict=True):
             codes = None if axis.codes is None else tuple(axis.codes[p] for p in positions)
             axes.append(Axis(axis.mode, len(positions), codes, axis.labels))
+        busy = np.diff(self.cells.starts) > 0
+        if isinstance(self.cells, PatientParts):
+            return self.select_patients(busy).on_axes(axes)
         columns = [
             np.searchsorted(positions, column)
             for positions, column in zip(kept, self.cells.indices.T, strict=True)
         ]
-        busy = np.diff(self.cells.starts) > 0
         starts = np.concatenate([self.cells.starts[:-1][busy], self.cells.starts[-1:]])
         sizes = tuple(axis.size for axis in axes)
         weights = None if self.cells.weights is None else self.cells.weights[busy]
@@ -294,6 +350,8 @@ def pooled(tensors: Sequence[CountTensor]) -> CountTensor:
     axes = tensors[0].axes
     if any(tensor.axes != axes for tensor in tensors):
         raise BadShape("the hospitals' axes differ", fix="align them first")
+    if any(isinstance(tensor.cells, PatientParts) for tensor in tensors):
+        return CountTensor(axes, parts_joined([tensor.cells for tensor in tensors]))
     blocks = [tensor.cells for tensor in tensors if isinstance(tensor.cells, PatientBlocks)]
     if len(blocks) == len(tensors):
         return CountTensor(axes, joined(blocks))

@@ -15,10 +15,11 @@ from tripheno.tensor import counting_kernels as kernels
 from tripheno.tensor.block_building import blocks_of_windows, starts_of
 from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import LARGEST_SIZE, Cells
+from tripheno.tensor.parts import PatientParts
 from tripheno.tensor.threads import in_chunks, patient_chunks
 from tripheno.vocabulary.axis import Axis, encoded
 
-Stored = TypeVar("Stored", Cells, PatientBlocks)
+Stored = TypeVar("Stored", Cells | PatientBlocks, PatientParts)
 
 KEYS_AT_ONCE = 1 << 23  # bounds the scratch memory of one chunk of patients to about 128 MB
 
@@ -31,10 +32,6 @@ def count_events(
     Patients keep their numbers: row i of the tensor is patient i, and patients up to the largest
     number are present even when they have no cell. Codes that are not on the axes are left out.
     """
-    patient, window, time, position = _columns(events, axes, rule)
-    sizes = np.array([axis.size for axis in axes], dtype=np.int64)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    strides = _strides(sizes)
     patients = 1 + int(pc.max(events["patient"]).as_py())
     if patients > LARGEST_SIZE:
         raise BadEvents(
@@ -42,6 +39,17 @@ def count_events(
             why="a patient's number is a row of the tensor",
             fix="number the patients 0, 1, 2, …",
         )
+    return filled(counted(events, axes, rule, patients), rule)
+
+
+def counted(
+    events: pa.Table, axes: Sequence[Axis], rule: CountingRule, patients: int
+) -> Cells | PatientBlocks:
+    """The cells of so many patients, even if there is none."""
+    patient, window, time, position = _columns(events, axes, rule)
+    sizes = np.array([axis.size for axis in axes], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    strides = _strides(sizes)
     cap = rule.cap or 0
     if rule.sliding_width is None:
         windows, patient_windows, distinct = _group(
@@ -52,7 +60,7 @@ def count_events(
                 windows, patient_windows, distinct, tuple(sizes.tolist()), rule.cap
             )
             if blocks is not None:
-                return _filled(blocks, rule)
+                return blocks
         bounds = np.empty(patients, dtype=np.int64)
         kernels.window_bounds(windows, patient_windows, distinct, offsets, bounds)
 
@@ -92,16 +100,16 @@ def count_events(
                 )
             )
 
-    return _filled(_count_in_chunks(bounds, sizes, strides, count), rule)
+    return _count_in_chunks(bounds, sizes, strides, count)
 
 
-def _filled(cells: Stored, rule: CountingRule) -> Stored:
+def filled(cells: Stored, rule: CountingRule) -> Stored:
     """The cells, or an error if there is none."""
     if cells.nonzeros == 0:
         raise EmptyTensor(
             f"No patient has codes of {' and '.join(rule.modes)} in one window",
             where=f"window rule '{rule.window}'",
-            fix="check --modes, or use a wider --window",
+            fix="do all tables write ids alike? else check --modes, or use a wider --window",
         )
     return cells
 

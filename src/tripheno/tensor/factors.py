@@ -18,7 +18,7 @@ Factors = Sequence[np.ndarray] | Mapping[str, np.ndarray]
 
 def unit_columns(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A D⁻¹ and D: columns of length one and the lengths. An empty column keeps the length 1."""
-    lengths = np.linalg.norm(factor, axis=0)
+    lengths = np.sqrt(np.einsum("ir,ir->r", factor, factor))
     lengths = np.where(lengths > 0.0, lengths, 1.0)
     return factor / lengths, lengths
 

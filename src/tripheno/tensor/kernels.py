@@ -19,7 +19,7 @@ from numba import njit
 # threads that count the same arrays for every patient would wait for each other.
 bare_loop: Any = njit(nogil=True, cache=True, _nrt=False)  # type: ignore[call-overload]
 # For the steps inside such loops: a call that hands over all arrays of a body costs more than the
-# work on a patient with few events. Nothing but compiled loops calls them, so no door from Python
+# work on a patient with few events. Nothing but compiled loops calls them, so no gate from Python
 # is compiled for them, and whoever keeps a loop keeps its steps.
 STEP = {"nogil": True, "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inner_step: Any = njit(**STEP, forceinline=True)  # type: ignore[call-overload]

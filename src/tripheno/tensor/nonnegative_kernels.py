@@ -182,6 +182,9 @@ def _walk(b, gram, x, upper, passive, solution, inside):  # type: ignore[no-unty
                 moved = 0.0
                 blocked = True
             x[r] = max(moved, 0.0)
+    if length == 1.0:
+        for a in range(size):  # to the last bit: where the way began leaves no trace
+            x[passive[a]] = solution[a]
 
 
 @called

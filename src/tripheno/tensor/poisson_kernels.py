@@ -14,7 +14,7 @@ from tripheno.tensor.nonnegative_kernels import called, nonnegative_row
 LEAST = 1e-300  # a mean below this would divide by nothing
 FLOOR = 1e-12  # of a patient's largest membership: what is zero could never explain a count
 RIDGE = 1e-10  # of the curvature: sums are whole numbers on a scale, so it may miss a little
-SETTLED = 1e-12  # of a patient's counts: a step that promises less was the last
+SETTLED = 1e-14  # of a patient's counts: a step that promises less was the last
 
 
 @njit(nogil=True, cache=True)

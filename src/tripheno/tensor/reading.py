@@ -18,9 +18,10 @@ from tripheno.errors import BadCells, BadEvents, NoSuchFile, UnknownFormat
 from tripheno.records.events import CountingRule, check_events
 from tripheno.records.textfile import MISSING, are_names, content, encoding_of, header_of, kind_of
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.large import count_in_parts, is_large
 from tripheno.vocabulary.axis import Axis
 
-_UNSEEN = "[\ufeff\u200b\u200c\u200d\u2060\u00ad\\x00]"
+_UNSEEN = "[\ufeff\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\u00ad\\x00]"
 _WORDS = pa.dictionary(pa.int32(), pa.string())  # each word is kept once, a row is a number
 _BLOCK = 1 << 22
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
@@ -50,6 +51,8 @@ def read_tensor(path: str | Path, rule: CountingRule | None = None) -> CountTens
             why=UnknownFormat.__doc__ or "",
             fix="tables of your own are read by `tripheno ingest flat`",
         )
+    if path.name.endswith(".parquet") and is_large(path):
+        return count_in_parts(path, rule)
     table, written = _read_table(path)
     note = table.schema.metadata  # the rule it was written with; renaming loses it
     table = table.rename_columns([name.lower() for name in table.column_names])
@@ -84,8 +87,10 @@ def _read_table(path: Path) -> tuple[pa.Table, bool]:
                 ),
             ).read_all()
     except (pa.ArrowException, OSError) as fault:
+        parted = "columns, got" in str(fault)  # the message itself quotes the line
+        why = "a line has more or fewer columns than the header" if parted else type(fault).__name__
         raise UnknownFormat(
-            f"'{path.name}' cannot be read", why=type(fault).__name__, fix="is it complete?"
+            f"'{path.name}' cannot be read", why=why, fix="is it complete?"
         ) from None
     table = table.unify_dictionaries()
     columns = {name: _present(table[name]) for name in table.column_names}
@@ -110,7 +115,8 @@ def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_dictionary(coded.type):
         return column
     words = pc.replace_substring_regex(coded.dictionary.cast(pa.string()), _UNSEEN, "")
-    words = pc.utf8_trim(pc.utf8_normalize(words, form="NFC"), " \t\r\n\xa0")
+    words = pc.replace_substring_regex(words, "[\t\n\v\f\r\xa0\u2028\u2029]", " ")
+    words = pc.utf8_trim(pc.utf8_normalize(words, form="NFC"), " ")
     words = pc.replace_substring_regex(words, '^"(.*)"$', r"\1")  # a blank stood before the quote
     words = pc.if_else(pc.is_in(words, pa.array(MISSING)), None, words).dictionary_encode()
     return pa.chunked_array(
@@ -120,7 +126,10 @@ def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _declared(table: pa.Table, where: str) -> pa.Table:
     """A written event table in the types that its columns are declared to have."""
-    columns, faults = {}, []
+    columns = {}
+    faults = [
+        f"'{n[:-4]}' is there more than once" for n in table.column_names if n.endswith(" (2)")
+    ]
     for name in table.column_names:
         column = table[name]
         if name in ("patient", "window"):

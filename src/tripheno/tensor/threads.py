@@ -10,16 +10,18 @@ from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 CELLS_PER_CHUNK = 100_000  # about a third of a millisecond at rank 10
 CELLS_PER_ROW = 128  # for each row of sums that a chunk clears, keeps for itself and adds up
+FEW = 16  # chunks of which every thread should have as many
 LINE = 64  # bytes of a cache line
 
 Result = TypeVar("Result")
+Kept = TypeVar("Kept")
 
 _chosen: ContextVar[ThreadPoolExecutor | None] = ContextVar("_chosen", default=None)
 
@@ -50,7 +52,10 @@ def patient_chunks(starts: np.ndarray, rows: int = 0) -> list[tuple[int, int]]:
     patients, cells = len(starts) - 1, int(starts[-1])
     if patients == 0:
         return [(0, 0)]
-    wanted = min(max(cells // max(CELLS_PER_CHUNK, CELLS_PER_ROW * rows), 1), patients)
+    wanted = max(cells // max(CELLS_PER_CHUNK, CELLS_PER_ROW * rows), 1)
+    if wanted < FEW:
+        wanted = 1 << (wanted - 1).bit_length()
+    wanted = min(wanted, patients)
     targets = np.arange(1, wanted) * (cells / wanted)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(starts, targets), [patients]]))
     return [(int(a), int(b)) for a, b in pairwise(cuts)]
@@ -124,8 +129,26 @@ def sum_over_chunks(
     return total
 
 
+class Lent(Generic[Kept]):
+    """What a chunk's work writes in, handed on to the next chunk: one for each thread at most."""
+
+    def __init__(self, make: Callable[[], Kept]) -> None:
+        self.make = make
+        self.free: list[Kept] = []
+
+    @contextmanager
+    def __call__(self) -> Iterator[Kept]:
+        """What another chunk left, or a new one."""
+        try:
+            kept = self.free.pop()
+        except IndexError:
+            kept = self.make()
+        yield kept
+        self.free.append(kept)
+
+
 def aligned(size: int, dtype: Any) -> np.ndarray:
     """Room for numbers that begins with a cache line, so that no vector straddles two."""
     room = np.empty(size * np.dtype(dtype).itemsize + LINE, dtype=np.uint8)
-    begin = -room.ctypes.data % LINE
+    begin = -room.__array_interface__["data"][0] % LINE
     return room[begin : begin + size * np.dtype(dtype).itemsize].view(dtype)

@@ -64,6 +64,7 @@ def prepare() -> None:
     }  # fmt: skip
     tensor = CountTensor.from_events(events, rule=CountingRule(("a", "b"), "visit"))
     values = tensor.cells.values
+    CountTensor.from_cells(np.zeros((1, 3), dtype=np.int32), np.ones(1, int), shape=(1, 1, 1))
     for lanes in range(1, WIDEST + 1):
         warm_up(lanes * BYTES // 8)
     solve_rows(np.ones((1, 2)), np.eye(2), nonnegative=True)

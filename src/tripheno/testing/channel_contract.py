@@ -23,7 +23,7 @@ FIVE_MEGABYTES = 5_000_000
 
 
 @dataclass
-class Desk:
+class EchoHospital:
     """A hospital that remembers what it was asked and answers with its name and a number."""
 
     name: str
@@ -35,9 +35,9 @@ class Desk:
         return f"{self.name} {step} {len(self.asked)}".encode()
 
 
-def desks() -> dict[str, Desk]:
-    """One desk per hospital."""
-    return {name: Desk(name) for name in HOSPITALS}
+def local_hospitals() -> dict[str, EchoHospital]:
+    """One service per hospital."""
+    return {name: EchoHospital(name) for name in HOSPITALS}
 
 
 class ChannelContract(ABC):
@@ -49,43 +49,43 @@ class ChannelContract(ABC):
     def make_channel(self, responders: Mapping[str, Responder]) -> Channel:
         """The channel under test, with one responder per hospital."""
 
-    def _channel(self, staff: Mapping[str, Desk]) -> Channel:
-        return self.make_channel({name: desk.respond for name, desk in staff.items()})
+    def _channel(self, staff: Mapping[str, EchoHospital]) -> Channel:
+        return self.make_channel({name: local.respond for name, local in staff.items()})
 
     def test_the_hospitals_are_the_members_in_the_order_given(self) -> None:
         """The order is fixed: sums are taken in it."""
-        channel = self._channel(desks())
+        channel = self._channel(local_hospitals())
         assert tuple(channel.hospitals) == HOSPITALS
         assert tuple(channel.traffic) == HOSPITALS
 
     def test_every_hospital_gets_the_same_bytes(self) -> None:
         """And the name of the step."""
-        staff = desks()
+        staff = local_hospitals()
         message = bytes(range(256))
         self._channel(staff).round("iterate/1/0", message)
-        assert [desk.asked for desk in staff.values()] == [[("iterate/1/0", message)]] * 3
+        assert [local.asked for local in staff.values()] == [[("iterate/1/0", message)]] * 3
 
     def test_answers_come_back_by_name(self) -> None:
         """No hospital's answer is taken for another's."""
-        answers = self._channel(desks()).round("totals", b"?")
+        answers = self._channel(local_hospitals()).round("totals", b"?")
         assert answers == {name: f"{name} totals 1".encode() for name in HOSPITALS}
 
     def test_the_same_step_asked_again_gives_the_same_bytes_without_work(self) -> None:
         """A hospital whose answer was lost is asked again, and must not take the step twice."""
-        staff = desks()
+        staff = local_hospitals()
         channel = self._channel(staff)
         first = channel.round("iterate/1/0", b"?")
         assert channel.round("iterate/1/0", b"?") == first
-        assert [len(desk.asked) for desk in staff.values()] == [1, 1, 1]
+        assert [len(local.asked) for local in staff.values()] == [1, 1, 1]
 
     def test_a_new_step_is_new_work(self) -> None:
         """Only an equal step is remembered, not an equal broadcast."""
-        staff = desks()
+        staff = local_hospitals()
         channel = self._channel(staff)
         first = channel.round("iterate/1/0", b"?")
         second = channel.round("iterate/1/1", b"?")
         assert all(first[name] != second[name] for name in HOSPITALS)
-        assert [len(desk.asked) for desk in staff.values()] == [2, 2, 2]
+        assert [len(local.asked) for local in staff.values()] == [2, 2, 2]
 
     @pytest.mark.parametrize("broken", HOSPITALS)
     def test_an_exception_in_one_hospital_stops_the_round(self, broken: str) -> None:
@@ -94,7 +94,7 @@ class ChannelContract(ABC):
         def fail(step: str, data: bytes) -> bytes:
             raise RunFailed("the disk is full", where=f"{broken}, {step}, {len(data)} bytes")
 
-        responders: dict[str, Responder] = {name: Desk(name).respond for name in HOSPITALS}
+        responders: dict[str, Responder] = {name: EchoHospital(name).respond for name in HOSPITALS}
         channel = self.make_channel({**responders, broken: fail})
         answers = None
         with pytest.raises(self.failure):

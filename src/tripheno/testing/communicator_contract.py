@@ -73,9 +73,9 @@ def apart(federation: Communicator, program: Callable[[Communicator, str], Any])
     meeting = Meeting(federation.size)
 
     def run(name: str) -> Any:
-        desks = {name: federation.desks[name]}
+        local_hospitals = {name: federation.local_hospitals[name]}
         try:
-            return program(Communicator(federation.hospitals, desks, meeting), name)
+            return program(Communicator(federation.hospitals, local_hospitals, meeting), name)
         except TriphenoError as fault:
             return fault
 

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tripheno.errors import RunFailed
-from tripheno.federation.line import EngineLine, Notice, Seat
+from tripheno.federation.line import EngineLine, EngineSettings, Notice
 from tripheno.federation.provisioning import LEAD, Address, Machine
-from tripheno.federation.relay import Counter
+from tripheno.federation.relay import RelayServer
 from tripheno.federation.supervision import Supervised, agent_words, server_words
 
 
@@ -77,14 +77,17 @@ class EngineFederation:
     @contextmanager
     def line(
         self, round_seconds: float = 60.0, notice: Notice | None = None
-    ) -> Iterator[tuple[EngineLine, dict[str, Counter]]]:
+    ) -> Iterator[tuple[EngineLine, dict[str, RelayServer]]]:
         """The coordinator's line, and every hospital's counter, whose responders are to be set."""
-        seat = Seat(self.server.workspace, self.lead.workspace, self.folder / "job", round_seconds)
+        engine_settings = EngineSettings(
+            self.server.workspace, self.lead.workspace, self.folder / "job", round_seconds
+        )
         with ExitStack() as stack:
-            counters = {
-                name: stack.enter_context(Counter(kit, _nobody)) for name, kit in self.kits.items()
+            relays = {
+                name: stack.enter_context(RelayServer(kit, _nobody))
+                for name, kit in self.kits.items()
             }
-            yield stack.enter_context(EngineLine(self.hospitals, seat, notice)), counters
+            yield stack.enter_context(EngineLine(self.hospitals, engine_settings, notice)), relays
 
 
 def _nobody(step: str, data: bytes) -> bytes:

@@ -11,9 +11,8 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +27,9 @@ from typer.testing import CliRunner
 from tripheno.cli.main import app
 from tripheno.federation.child import words_of_child
 from tripheno.federation.supervision import end_tree
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.protocol.agreed import read_protocol, words_of
 from tripheno.records.events import counting_rule, read_events, write_events
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.testing.engine_federation import free_port
 
 CODES = {"medication": 24, "diagnosis": 20}
@@ -63,16 +62,6 @@ def command(*words: str | Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {"found": found}
 
 
-def command_apart(*words: str | Path) -> dict[str, Any]:
-    """The same as a process of its own, as a person runs it."""
-    words = (sys.executable, "-m", "tripheno", *words, "--format", "json")
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode != 0:
-        raise AssertionError(f"{words}: exit {done.returncode}: {done.stderr}")
-    found = json.loads(done.stdout)
-    return found if isinstance(found, dict) else {"found": found}
-
-
 @dataclass
 class FederationOnDisk:
     """The folders of a coordinator and its hospitals, ready to be started."""
@@ -87,7 +76,6 @@ class FederationOnDisk:
     simulated: tuple[str, ...] = ("--resamples", "0")  # what they are called in `simulate`
     records: Mapping[str, pa.Table] = field(default_factory=dict)  # else synthetic ones
     ingested: Mapping[str, Path] = field(default_factory=dict)  # what `ingest` wrote elsewhere
-    command: Callable[..., dict[str, Any]] = command
     host: str = "localhost"
     before: Mapping[str, Sequence[str]] = field(default_factory=dict)  # words, by the log's name
 
@@ -112,10 +100,10 @@ class FederationOnDisk:
         """`init` on every machine; the coordinator puts the fingerprints together."""
         address = f"{self.host}:{free_port()}"
         folder = self.coordinator
-        own = self.command("init", "coordinator", "--folder", folder, "--address", address)
+        own = command("init", "coordinator", "--folder", folder, "--address", address)
         members = ""
         for name in self.names:
-            made = self.command("init", "site", "--folder", self.site(name), "--name", name)
+            made = command("init", "site", "--folder", self.site(name), "--name", name)
             members += f'[[members]]\nname = "{name}"\nfingerprint = "{made["fingerprint"]}"\n'
         model = "".join(f"{key} = {value}\n" for key, value in self.settings.items())
         operation = "".join(f"{key} = {value}\n" for key, value in self.operation.items())
@@ -167,7 +155,7 @@ class FederationOnDisk:
             site_file.write_text(
                 site_file.read_text(encoding="utf-8") + MAPPING.format(), encoding="utf-8"
             )
-            self.command(
+            command(
                 "ingest", "flat", raw, "--settings", site_file, "--out",
                 self.site(name) / "events", "--modes", "medication,diagnosis", "--window", "visit",
                 "--synthetic",
@@ -192,14 +180,15 @@ class FederationOnDisk:
         for name in self.names:
             self.certify_one(name)
 
-    def certify_one(self, name: str) -> None:
-        """One hospital's certificate."""
+    def certify_one(self, name: str, *, again: bool = False) -> None:
+        """One hospital's certificate, or the next one."""
         site = self.site(name)
         files = ("--site", site / "site.toml", "--federation", site / "federation.toml")
-        request = self.command("cert", "request", *files, "--out", site)["request"]
-        signed = self.command("cert", "approve", request, "--folder", self.coordinator)
+        words = ("cert", "renew" if again else "request")
+        request = command(*words, *files, "--out", site)["request"]
+        signed = command("cert", "approve", request, "--folder", self.coordinator)
         fingerprint = signed["fingerprint"]
-        self.command("cert", "install", signed["signed"], "--fingerprint", fingerprint, *files)
+        command("cert", "install", signed["signed"], "--fingerprint", fingerprint, *files)
 
     def approve(self) -> None:
         """Preview and approve at every hospital; the first one lets its codes be named."""
@@ -208,13 +197,13 @@ class FederationOnDisk:
             files = ("--site", site / "site.toml", "--federation", site / "federation.toml")
             key = site / "keys" / "officer.key"
             if not key.exists():
-                officer = self.command("approve", "--make-key", "--key", key)["fingerprint"]
+                officer = command("approve", "--make-key", "--key", key)["fingerprint"]
                 text = (site / "site.toml").read_text(encoding="utf-8")
                 text = text.replace('# officer = ""', f'officer = "{officer}" #')
                 (site / "site.toml").write_text(text, encoding="utf-8")
-            self.command("preview", *files, *(("--labels",) if name == self.names[0] else ()))
+            command("preview", *files, *(("--labels",) if name == self.names[0] else ()))
             words = words_of(read_protocol(site / "federation.toml"))
-            self.command("approve", *files, "--key", key, "--words", words)
+            command("approve", *files, "--key", key, "--words", words)
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────
 
@@ -257,7 +246,7 @@ class FederationOnDisk:
         for site in sites:
             shutil.copytree(self.site(site.name) / "events", site)
         words = [("--" + key.replace("_", "-"), value) for key, value in self.settings.items()]
-        self.command(
+        command(
             "simulate", *sites, "--out", out, "--method", self.method,
             *(part for pair in words for part in pair),
             "--min-cell", "11", "--align", "vocabulary", "--sums", "blind", "--no-compare",

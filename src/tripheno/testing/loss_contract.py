@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from tripheno.exchange.messages import Contribution
-from tripheno.exchange.registry import Plan, Sizes, declaration_of
+from tripheno.exchange.registry import MessagePlan, Sizes, declaration_of
 from tripheno.solver.loss import Loss, Sums
 from tripheno.solver.stacked import unit_of, widths_of
 from tripheno.solver.starts import Factors
@@ -139,7 +139,7 @@ class LossContract:
         shapes = {name: array.shape for name, array in sent.arrays().items()}
         assert shapes == declaration.shapes(sizes, 1)
         plans = [
-            Plan(("a", "b"), 3, loss=loss, tournaments=1, stacks=((1, 3, 9),))
+            MessagePlan(("a", "b"), 3, loss=loss, tournaments=1, stacks=((1, 3, 9),))
             for loss in ("squared", "poisson")
         ]
         assert sorted(declaration.times(plan) > 0 for plan in plans) == [False, True]

@@ -46,7 +46,7 @@ class PenaltyContract:
             return (
                 fit
                 - float((linear * factor).sum())
-                + self.penalty.sparsity * float(np.abs(factor).sum())
+                + sum(t.shrinkage for t in self.penalty.terms) * float(np.abs(factor).sum())
             )
 
         found = self.penalty.minimise(quadratic, linear)

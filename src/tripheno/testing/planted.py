@@ -7,12 +7,12 @@ from functools import cache
 
 import numpy as np
 
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
-from tripheno.records.synthetic_catalogue import (
+from tripheno.lab.synthetic.catalogue import (
     PHENOTYPE_NAMES,
     PlantedPhenotype,
     catalogue_weights,
 )
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.vocabulary.alignment import align_plainly
 

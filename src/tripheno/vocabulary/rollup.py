@@ -22,6 +22,10 @@ from tripheno.vocabulary.icd import ccs, ccs_label, ccsr, ccsr_label, split_code
 
 _CODE_COLUMNS = {"code": "", "icd9": "ICD9CM", "icd10": "ICD10CM", "icd9_code": "ICD9CM",
                  "icd10cm": "ICD10CM", "concept_id": "", "icd-10-cm code": "ICD10CM"}  # fmt: skip
+_NO_NAMES = (
+    "CCSR categories are called after their field: AHRQ's names come with AHRQ's file, "
+    "--rollup diagnosis=DXCCSR_v….csv"
+)
 _AHRQ = "default ccsr category ip"
 _GROUP_COLUMNS = ("group", "phecode", "ccs", "ccsr", "category", _AHRQ)
 _LABEL_COLUMNS = (
@@ -37,6 +41,7 @@ class ICDGrouping:
     name: str
     assign: Callable[[Sequence[str]], dict[str, str]]
     label: Callable[[str], str | None]
+    advice: str = ""
 
     def groups(self, codes: Sequence[str]) -> pa.Table:
         """Every code's group, spelt ``CCS:98``."""
@@ -54,6 +59,7 @@ class TableGrouping:
     mode: str
     name: str
     members: dict[tuple[str, str], tuple[tuple[str, str | None], ...]]
+    advice: str = ""
 
     def groups(self, codes: Sequence[str]) -> pa.Table:
         """Every code's groups; codes are compared without point, and by system where known."""
@@ -72,7 +78,8 @@ def parse_rollup(words: str, modes: Sequence[str]) -> ICDGrouping | TableGroupin
         if "diagnosis" not in modes:
             raise SettingsError(f"--rollup {words} groups diagnoses", why="no mode 'diagnosis'")
         assign, label = (ccs, ccs_label) if words == "ccs" else (ccsr, ccsr_label)
-        return ICDGrouping("diagnosis", words, assign, label)
+        advice = "" if words == "ccs" else _NO_NAMES
+        return ICDGrouping("diagnosis", words, assign, label, advice)
     mode, _, file = words.partition("=")
     if not file:
         raise SettingsError(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count, pairwise
 
 import numpy as np
@@ -26,11 +27,13 @@ POINT_BYTES = 32
 MOST_TOKENS = 1 << 22
 PAD_TO = 64  # lists are as long as the next multiple, so a length tells little
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+KEPT = 1 << 16  # points of codes: nothing in them is secret
 _CURVE = ec.SECP256R1()
 
 Points = tuple[bytes, ...]
 
 
+@lru_cache(maxsize=KEPT)  # hospitals of one process have many codes in common
 def point_of(study: bytes, mode: str, code: str) -> bytes:
     """The point a code is hashed to: again until the hash is a point's x-coordinate."""
     for attempt in count():

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from tripheno.dashboard.app import make_app
 from tripheno.dashboard.patients import OwnPatients
 from tripheno.errors import NoSuchFile
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings

@@ -21,7 +21,7 @@ from tripheno.solver.fit import fit
 from tripheno.solver.influence import effective_parts, effective_patients
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.stacked import fit_patients
-from tripheno.study.evidence import home_lots, seeded_lots, weigh
+from tripheno.study.evidence import home_generators, seeded_generators, weigh
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import match_components, unit_columns
@@ -62,14 +62,14 @@ def test_both_resamples_and_finalists_must_have_a_stable_phenotype_and_enough_pa
 
 
 def test_weights_come_from_the_secret_and_are_never_whole_numbers():
-    lots = home_lots({"a": b"secret", "b": b"another"})
-    one, again = (bootstrap_weights(lots("a", "resamples"), 50, 4) for _ in range(2))
+    generators = home_generators({"a": b"secret", "b": b"another"})
+    one, again = (bootstrap_weights(generators("a", "resamples"), 50, 4) for _ in range(2))
     assert np.array_equal(one, again)
-    assert not np.array_equal(one, bootstrap_weights(lots("b", "resamples"), 50, 4))
+    assert not np.array_equal(one, bootstrap_weights(generators("b", "resamples"), 50, 4))
     assert (one != np.round(one)).all()
-    assert bootstrap_weights(lots("a", "resamples"), 50, 0).shape == (50, 0)
+    assert bootstrap_weights(generators("a", "resamples"), 50, 0).shape == (50, 0)
     with pytest.raises(SettingsError):
-        bootstrap_weights(lots("a", "resamples"), 50, MOST_RESAMPLES + 1)
+        bootstrap_weights(generators("a", "resamples"), 50, MOST_RESAMPLES + 1)
 
 
 def coverage(seeds, patients=120, replicates=40):
@@ -157,9 +157,9 @@ def weighed():
     """Six planted phenotypes, found from several starts, and what speaks for them."""
     tensors = planted(0).hospitals
     found = fit(tensors, SolverSettings(RANK, "exact", tol=1e-4, starts=4))
-    lots = seeded_lots(0)
+    generators = seeded_generators(0)
     federation = Maker("blind")(tuple(tensors))
-    return found, weigh(federation, tensors, found, lots=lots, resamples=10, fewest=11)
+    return found, weigh(federation, tensors, found, generators=generators, resamples=10, fewest=11)
 
 
 def test_planted_phenotypes_are_stable_and_who_has_them_adds_up(weighed):
@@ -183,7 +183,7 @@ def test_a_lone_carriers_weights_show_and_are_not_those_of_the_resampled_fits(we
 
     def interval(purpose):
         parts = [
-            counted(had, bootstrap_weights(seeded_lots(0)(name, purpose), len(had), 10))
+            counted(had, bootstrap_weights(seeded_generators(0)(name, purpose), len(had), 10))
             for name, had in evidence.having.items()
         ]
         share = np.array(evidence.carriers) / found.patients
@@ -209,7 +209,7 @@ def test_intervals_hold_the_weights_and_no_phenotype_rests_on_more_patients_than
 def test_a_surplus_component_is_not_stable_and_without_resamples_there_is_no_grade():
     tensors = planted(0).hospitals
     found = fit(tensors, SolverSettings(RANK + 2, "exact", tol=1e-4, starts=4))
-    asked = {"lots": seeded_lots(0), "fewest": 11}
+    asked = {"generators": seeded_generators(0), "fewest": 11}
     evidence = weigh(in_clear(tensors), tensors, found, resamples=10, **asked)
     assert any(one.grade != "stable" for one in evidence.grades)
     none = weigh(in_clear(tensors), tensors, found, resamples=0, **asked)

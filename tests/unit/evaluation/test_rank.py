@@ -6,10 +6,10 @@ import pytest
 from tripheno.errors import SettingsError
 from tripheno.evaluation.rank import RankEvidence, recommend
 from tripheno.exchange.communicator import in_clear
-from tripheno.solver import diagnosis
+from tripheno.solver import diagnostics
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.squared import RIDGE, SquaredLoss
-from tripheno.study.evidence import choose_rank, halves, seeded_lots
+from tripheno.study.evidence import choose_rank, halves, seeded_generators
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
@@ -20,13 +20,13 @@ SETTINGS = SolverSettings(method="exact", tol=1e-4, starts=4)
 
 def core_consistency(tensors, rows, features, federation=None):
     federation = federation or in_clear(tensors)
-    return diagnosis.core_consistency(federation, "", tensors, rows, features)
+    return diagnostics.core_consistency(federation, "", tensors, rows, features)
 
 
 def held_out_error(tensors, features, rng, *, nonnegative, federation=None):
     federation = federation or in_clear(tensors)
     loss = SquaredLoss(nonnegative)
-    return diagnosis.held_out_error(federation, "", tensors, features, rng, loss=loss)
+    return diagnostics.held_out_error(federation, "", tensors, features, rng, loss=loss)
 
 
 def dense_tensor(shape=(14, 6, 5), seed=0):
@@ -88,7 +88,7 @@ def test_under_blind_sums_the_evidence_is_the_same():
 
 def test_halves_are_split_at_home_and_lose_nobody():
     tensors = planted(0).hospitals
-    first, second = halves(tensors, seeded_lots(0), "test")
+    first, second = halves(tensors, seeded_generators(0), "test")
     for name, tensor in tensors.items():
         assert first[name].patients + second[name].patients == tensor.patients
         assert first[name].nonzeros + second[name].nonzeros == tensor.nonzeros
@@ -113,7 +113,7 @@ def evidence(rank, error, *, stability=0.95, core=99.0, folds=None):
     return RankEvidence(rank, 0.5, core, stability, error, folds or (error, error), stability)
 
 
-def test_fewer_phenotypes_are_preferred_where_more_foretell_no_better():
+def test_fewer_phenotypes_are_preferred_where_more_predict_no_better():
     found = [evidence(2, 0.7), evidence(3, 0.5), evidence(4, 0.499), evidence(5, 0.6)]
     advice = recommend(found)
     assert (advice.rank, advice.sure) == (3, "clear")

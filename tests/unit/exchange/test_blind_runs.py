@@ -150,7 +150,7 @@ def test_no_code_count_factor_or_scale_can_be_found(run):
         counts = [float(tensor.patients), float(tensor.nonzeros), tensor.squared_norm]
         assert not found(counts, "<f8", haystack).size
         assert not found([int(count) for count in counts], "<i8", haystack).size
-    for factor in view.moments[-1].factors:
+    for factor in view.snapshots[-1].factors:
         assert not found(factor[factor != 0.0], "<f8", haystack).size
     for _, exponents in view.tap.scaled.values():
         assert exponents.size < 8 or exponents.tobytes() not in sent
@@ -192,6 +192,10 @@ def test_every_federation_of_one_maker_has_keys_of_its_own():
     maker = Maker("blind", 3)
     names = tuple(planted(1).hospitals)
     made = [maker(names) for _ in range(3)]
-    assert len({desk.session.h for one in made for desk in one.desks.values()}) == 3
-    keys = {m.public for one in made for m in next(iter(one.desks.values())).session.roster.members}
+    assert len({local.session.h for one in made for local in one.local_hospitals.values()}) == 3
+    keys = {
+        m.public
+        for one in made
+        for m in next(iter(one.local_hospitals.values())).session.roster.members
+    }
     assert len(keys) == 9

@@ -118,6 +118,16 @@ def test_scales_go_on_from_a_checkpoint_as_if_nothing_had_happened():
     assert all(lanes.dtype == np.dtype("<i8") for lanes in one.to_arrays().values())
 
 
+def test_a_lane_of_zeros_stays_at_its_declarations_scale():
+    scales, declared = Scales(3), np.full(LAYOUT.lanes, 33)
+    for n in range(3):
+        used = scales.exponents(f"fit/{n}/1", LAYOUT, declared)
+        assert (used == 33).all()
+        nothing = np.zeros(words.words_of(LAYOUT), dtype=np.int64)
+        none_failed = np.full(LAYOUT.lanes, NARROWEST)
+        scales.learn(f"fit/{n}/1", LAYOUT, used, nothing, none_failed, declared)
+
+
 def test_a_declarations_scale_comes_first_and_what_was_learnt_after_it():
     scales, declared = Scales(3), np.full(LAYOUT.lanes, 33)
     assert (scales.exponents("fit/0/1", LAYOUT, declared) == 33).all()
@@ -167,3 +177,14 @@ def test_the_loop_equals_plain_arithmetic(seed):
     fits = ~too_large[LAYOUT.lane_of]
     assert (overflow_of(LAYOUT, found) == too_large).all()
     assert (found[: LAYOUT.size][fits] == scaled[fits].astype(np.int64)).all()
+
+
+def test_a_first_total_of_few_digits_is_looked_at_again_and_a_known_one_is_not():
+    scales, tiny = Scales(3), np.ones(words.words_of(LAYOUT), dtype=np.int64)
+    used, none_failed = scales.exponents("fit/0/1", LAYOUT), np.full(LAYOUT.lanes, NARROWEST)
+    assert scales.too_coarse("fit/0/1", LAYOUT, tiny)
+    assert not scales.too_coarse("fit/0/1", LAYOUT, np.zeros_like(tiny))
+    assert not scales.too_coarse("fit/0/1", LAYOUT, tiny << words.FEWEST_BITS)
+    scales.learn("fit/0/1", LAYOUT, used, tiny, none_failed)
+    assert not scales.too_coarse("fit/1/1", LAYOUT, tiny)
+    assert (scales.exponents("fit/1/1", LAYOUT) < used - 20).all()

@@ -20,7 +20,7 @@ import pytest
 from tripheno.errors import PeerLost
 from tripheno.federation.relay import Broken, frame, opened_answer, read_frame, sealed_answer
 from tripheno.federation.transport import Channel, Outbox
-from tripheno.protocol.agreed import Evidence
+from tripheno.protocol.agreed import EvidenceSettings
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor import reference
 from tripheno.tensor import rows as tensor_rows
@@ -110,11 +110,12 @@ def called(responders, key):
 
 KEY = b"a key that both sides were given"
 MACHINES = {
-    "harbour": {},  # the first by name: its starts are everybody's
+    "harbour": {"OPENBLAS_CORETYPE": "Prescott"},  # the first by name: its starts are everybody's
     "northfield": {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Nehalem"},
     "lakeside": {"OPENBLAS_CORETYPE": "Sandybridge"},
-}  # other processors and threads
+}  # other processors and threads than the simulation's
 PLAIN = "lakeside"  # the hospital without compiled kernels
+ALONE = "northfield"  # the hospital whose loops have one thread
 
 
 class TestSocketChannel(ChannelContract):
@@ -132,7 +133,7 @@ class TestSocketChannel(ChannelContract):
 
 def study(folder, starts):
     solver = SolverSettings(n_components=6, max_iter=40, seed=1, tol=1e-9, starts=starts)
-    return seated(folder, alignment="vocabulary", solver=solver, evidence=Evidence(3))
+    return seated(folder, alignment="vocabulary", solver=solver, evidence=EvidenceSettings(3))
 
 
 def use_plain_kernels():
@@ -160,7 +161,9 @@ def one_hospital(folder, name, port, starts):
     """What each of the processes below runs."""
     if name == PLAIN:
         use_plain_kernels()
-    attend(name, study(Path(folder), int(starts)).desks[name].respond,
+    if name == ALONE:
+        os.cpu_count = lambda: 1
+    attend(name, study(Path(folder), int(starts)).local_hospitals[name].respond,
            ("127.0.0.1", int(port)), KEY)  # fmt: skip
 
 

@@ -1,7 +1,9 @@
 """What a coordinator sees while a study runs, and what `status` says of it."""
 
 import json
+import os
 import re
+import socket
 import time
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -9,16 +11,18 @@ from urllib.request import urlopen
 import pytest
 from typer.testing import CliRunner
 
-from tripheno.cli import running
+from tripheno.cli import status as running
 from tripheno.cli.console import Progress
-from tripheno.cli.live import LiveRun, phase_of
+from tripheno.cli.live import LiveHospital, LiveRun, hospital_now, phase_of
 from tripheno.cli.main import app
 from tripheno.cli.metrics import metrics_server
-from tripheno.errors import PortTaken, RunFailed
+from tripheno.errors import PortTaken, RunFailed, Withdrawn
+from tripheno.federation.connection import stands
 from tripheno.federation.home import CoordinatorHome, alone
 from tripheno.federation.journal import Journal
 from tripheno.federation.line import Awaited
 from tripheno.progress import ProgressLog, Status, read_status
+from tripheno.solver.tournament import FINAL
 from tripheno.testing.small_study import protocol, tensors
 
 
@@ -46,7 +50,7 @@ def test_the_coordinator_sees_phase_iteration_bytes_and_the_slowest_and_no_objec
     around.before = lambda name, _step: time.sleep(0.08 if name == slow else 0.0)
     live.channel = channel = around.channel()
     channel._listen = live.listen
-    with live.told("run run-1"):
+    with live.announced("run run-1"):
         around.run(channel, step=live.step, say=live.stage)
     status = read_status(tmp_path / "run")
     assert status["slowest"] == slow
@@ -62,13 +66,52 @@ def test_the_coordinator_sees_phase_iteration_bytes_and_the_slowest_and_no_objec
     ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
+def test_a_hospital_sees_its_line_run_phase_and_failure_with_their_times(table, tmp_path):
+    around, log = table(), tmp_path / "site" / "log.jsonl"
+    live = LiveHospital(Journal(log.parent), log.parent)
+    live.line(True)
+    live.begun("run-1")
+    around.sit("harbour", step=live.step, failed=live.failed, over=lambda _run: live.over())
+    around.run()
+    live.line(False)
+    now = hospital_now(log.parent)
+    assert (now["run"], now["phase"], now["connected"]) == ("run-1", "finished", False)
+    assert now["last step"] <= now["lost since"]
+    live.line(True)
+    live.failed(Withdrawn("the approval was taken back", where="harbour"))
+    live.failed(ValueError("patient 7 has a secret"))
+    told = lines(log)
+    assert [one["event"] for one in told if one["event"] != "phase"] == [
+        "line", "begun", "line", "line", "withdrawn", "failed",
+    ]  # fmt: skip
+    assert [one["text"] for one in told if one["event"] == "phase"] == [
+        "greeting", "keys", "audit heads", "axes", "fit", "prevalence", "evidence", "release",
+        "audit heads",
+    ]  # fmt: skip
+    assert told[-1]["text"] == "TRIP-E100 ValueError"
+    assert "again, after 0 s" in next(one["text"] for one in told[::-1] if one["event"] == "line")
+    assert all("time" in one for one in told)
+
+
+def test_a_line_stands_while_a_process_has_a_connection_to_the_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not stands(os.getpid(), frozenset({port}))
+        with socket.create_connection(("127.0.0.1", port)):
+            assert stands(os.getpid(), frozenset({port}))
+            assert not stands(os.getpid(), frozenset({port + 1}))
+        assert not stands(os.getpid(), frozenset({port}))
+    assert not stands(None, frozenset({port}))
+
+
 @pytest.mark.parametrize(
     ("step", "phase"),
     [
         ("people/few/1", ("axes", 0)),
         ("fit/12/1/0/wider1", ("fit", 12)),
         ("starts/7/0/0", ("tournament", 8)),
-        ("starts/40/1/0", ("fit", 9)),
+        (f"starts/{FINAL + 8}/1/0", ("fit", 9)),
         ("resamples/3/1/0", ("evidence", 4)),
         ("rank-4/half-1/fit/3/0/0", ("rank 4", 3)),
         ("choice/fit/3/0/0", ("fit", 3)),
@@ -98,9 +141,9 @@ def test_who_keeps_the_others_waiting_is_said_once_and_their_return_too(live, tm
 
 
 def test_a_failure_is_logged_with_its_code_and_an_accident_only_by_its_kind(live, tmp_path):
-    with pytest.raises(RunFailed), live.told("run 1"):
+    with pytest.raises(RunFailed), live.announced("run 1"):
         raise RunFailed("a hospital lost its disk")
-    with pytest.raises(ValueError, match="secret"), live.told("run 2"):
+    with pytest.raises(ValueError, match="secret"), live.announced("run 2"):
         raise ValueError("patient 7 is a secret")
     told = lines(tmp_path / "state" / "log.jsonl")
     assert [one["event"] for one in told] == ["run", "failed", "run", "interrupted"]
@@ -123,6 +166,8 @@ def test_status_says_how_far_a_run_is_and_who_is_awaited_since_when(live, tmp_pa
     assert (found["awaited"], found["why"]) == (["harbour"], "no answer")
     assert found["seconds waited"] >= 30
     assert found["at most"] == protocol().solver.max_iter
+    assert found["bytes of the phase"] == 0
+    assert found["seconds"] >= 0
     with alone(home.running, "a run"):
         assert status()["at work"]
 

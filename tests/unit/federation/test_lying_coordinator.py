@@ -8,12 +8,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tripheno.errors import NotApproved, OtherProtocol, RealDataInTest, UnknownMember, WrongStep
+from tripheno.errors import (
+    BrokenChain,
+    NotApproved,
+    OlderBackup,
+    OtherProtocol,
+    RealDataInTest,
+    SessionLost,
+    TriphenoError,
+    UnknownMember,
+    WrongStep,
+)
 from tripheno.exchange import communicator
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.session import HEAD
-from tripheno.federation.coordinator import Study, coordinate
-from tripheno.federation.ledger import Entry, Ledger
+from tripheno.federation.coordinator import CarriedStudy, coordinate
+from tripheno.federation.ledger import Entry, RunLedger
 from tripheno.federation.transport import InProcessChannel
 from tripheno.federation.wire import Asked, Hello
 from tripheno.lab.attacks.hospitals import (
@@ -28,7 +38,7 @@ from tripheno.lab.attacks.hospitals import (
     seated,
 )
 from tripheno.privacy.own_data import own_tensor
-from tripheno.protocol.agreed import Member, protocol_hash
+from tripheno.protocol.agreed import AgreedMember, protocol_hash
 from tripheno.records.events import CountingRule, read_events, write_events
 from tripheno.study.store import RunStore
 
@@ -81,10 +91,58 @@ def test_a_false_beginning_is_refused_by_every_hospital_with_a_code_and_a_line(m
         for name in NAMES:
             RunStore(hospitals.site(name).state / "runs" / RUN).take_attempt(1)
     codes = greeted_with(hospitals, lie, hello)
-    wanted = {"an attempt of before": WrongStep, "another coordinator's key": UnknownMember}
+    wanted = {"an attempt of before": OlderBackup, "another coordinator's key": UnknownMember}
     assert set(codes.values()) == {wanted.get(lie, OtherProtocol).code}
     for name in NAMES:
         assert hospitals.refusals(name) == [codes[name]]
+
+
+class Replaying(InProcessChannel):
+    """Leaves an attempt at one step, and hands on in the next what it heard in the first."""
+
+    def __init__(self, hospitals, at, left):
+        super().__init__({name: hospitals.local_hospitals[name].respond for name in NAMES})
+        self.at, self.left, self.first, self.codes = at, left, {}, {}
+        self.last = ""
+
+    def round(self, step, broadcast):
+        if self.last == self.at and step.startswith("2:"):
+            for name in NAMES:
+                try:
+                    self._outboxes[name].answer(step, self.first[self.at])
+                except TriphenoError as fault:
+                    self.codes[name] = fault.code
+            raise WrongStep("what was heard before was handed on")
+        if step.startswith("1:"):
+            self.first[self.last] = broadcast
+        if step.startswith("1:") and self.last == self.left:
+            raise SessionLost("the coordinator leaves the attempt")
+        answers = super().round(step, broadcast)
+        self.last = Asked.unpack(answers[NAMES[0]], NAMES[0]).step
+        return answers
+
+
+@pytest.mark.parametrize("at", ["announce", "shares", "confirm", "holders", "fit/1/0/0"])
+def test_what_was_said_in_an_attempt_of_before_is_refused_in_the_next(made, tmp_path, at):
+    hospitals = made(1, tmp_path / "all")
+    channel = Replaying(hospitals, at, "fit/2/0/0")
+    store = RunStore(hospitals.folder / "coordinator")
+    with pytest.raises(WrongStep, match="handed on"):
+        coordinate(CarriedStudy(hospitals.protocol, RUN, store, COORDINATOR), channel)
+    assert set(channel.codes) == set(NAMES)
+    for name, code in channel.codes.items():
+        assert code in hospitals.refusals(name)
+
+
+def test_a_run_whose_folder_vanished_is_not_begun_anew(made, tmp_path):
+    """Else what was spent of its rounds and bytes would be given back."""
+    hospitals = made(0, tmp_path / "all")
+    hello = Hello(RUN, 1, protocol_hash(hospitals.protocol), COORDINATOR.public.hex())
+    hospitals.local_hospitals[NAMES[0]].respond("1:0", hello.pack())
+    shutil.rmtree(hospitals.site(NAMES[0]).state / "runs" / RUN)
+    again = seated(hospitals.folder, 0).local_hospitals[NAMES[0]]
+    with pytest.raises(BrokenChain, match="gone"):
+        again.respond("1:0", hello.pack())
 
 
 # ── what the coordinator's machine holds before the release ───────────────────────────────────
@@ -103,13 +161,13 @@ def run(made, tmp_path_factory):
         return found
 
     channel = InProcessChannel(
-        {name: hospitals.desks[name].respond for name in NAMES},
+        {name: hospitals.local_hospitals[name].respond for name in NAMES},
         lambda _step, name, down, up: heard.append((name, down, Asked.unpack(up, name))),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(communicator, "decode", noting)
         store = RunStore(hospitals.folder / "coordinator")
-        carried = coordinate(Study(hospitals.protocol, RUN, store, COORDINATOR), channel)
+        carried = coordinate(CarriedStudy(hospitals.protocol, RUN, store, COORDINATOR), channel)
     released = next(n for n, (*_, asked) in enumerate(heard) if asked.how == "release")
     return hospitals, heard, released, truth, carried.findings
 
@@ -184,7 +242,7 @@ def test_the_log_names_who_approved_and_the_study_leaves_its_entry(run):
     hospitals, *_ = run
     text = (hospitals.site(NAMES[0]).state / "runs" / RUN / "audit.jsonl").read_text()
     assert '"approver":"the officer"' in text
-    (entry,) = Ledger(hospitals.site(NAMES[0]).state).entries
+    (entry,) = RunLedger(hospitals.site(NAMES[0]).state).entries
     assert (entry.runs, entry.institutions) == ([RUN], sorted(NAMES))
 
 
@@ -196,39 +254,39 @@ def entry(*institutions, study="a", allowed=False, snapshot="s"):
 
 
 def test_the_same_data_with_one_institution_changed_needs_both_approvals(tmp_path):
-    Ledger(tmp_path).enter(entry("a", "b", "c"), "run-1", 9)
+    RunLedger(tmp_path).enter(entry("a", "b", "c"), "run-1", 9)
     for others in (("a", "b", "c", "d"), ("a", "b"), ("a", "b", "d")):
         with pytest.raises(NotApproved, match="one institution"):
-            Ledger(tmp_path).enter(entry(*others, study="b", allowed=True), "run-2", 9)
-    Ledger(tmp_path).enter(entry("a", "b", "c", study="c"), "run-3", 9)
-    Ledger(tmp_path).enter(entry("a", "e", "f", study="d"), "run-4", 9)
-    Ledger(tmp_path).enter(entry("a", "b", "d", study="b", snapshot="other"), "run-5", 9)
+            RunLedger(tmp_path).enter(entry(*others, study="b", allowed=True), "run-2", 9)
+    RunLedger(tmp_path).enter(entry("a", "b", "c", study="c"), "run-3", 9)
+    RunLedger(tmp_path).enter(entry("a", "e", "f", study="d"), "run-4", 9)
+    RunLedger(tmp_path).enter(entry("a", "b", "d", study="b", snapshot="other"), "run-5", 9)
     other = tmp_path / "other"
-    Ledger(other).enter(entry("a", "b", "c", allowed=True), "run-1", 9)
-    Ledger(other).enter(entry("a", "b", study="b", allowed=True), "run-2", 9)
+    RunLedger(other).enter(entry("a", "b", "c", allowed=True), "run-1", 9)
+    RunLedger(other).enter(entry("a", "b", study="b", allowed=True), "run-2", 9)
 
 
 def test_the_number_of_runs_is_spent_and_only_grows(tmp_path):
     for run_name in ("run-1", "run-2", "run-1"):
-        Ledger(tmp_path).enter(entry("a", "b", "c"), run_name, 2)
+        RunLedger(tmp_path).enter(entry("a", "b", "c"), run_name, 2)
     with pytest.raises(NotApproved, match="spent"):
-        Ledger(tmp_path).enter(entry("a", "b", "c"), "run-3", 2)
-    assert Ledger(tmp_path).entries[0].runs == ["run-1", "run-2"]
+        RunLedger(tmp_path).enter(entry("a", "b", "c"), "run-3", 2)
+    assert RunLedger(tmp_path).entries[0].runs == ["run-1", "run-2"]
 
 
-def test_a_run_too_many_is_refused_at_the_real_door_with_a_line(made, tmp_path):
+def test_a_run_too_many_is_refused_at_the_real_gate_with_a_line(made, tmp_path):
     hospitals = made(0, tmp_path / "all")
     site = hospitals.site(NAMES[0])
-    desk = hospitals.desks[NAMES[0]]
+    local = hospitals.local_hospitals[NAMES[0]]
     hash_ = protocol_hash(hospitals.protocol)
     most = hospitals.protocol.budgets.max_runs
     for n in range(most + 1):
         hello = Hello(f"run-{n}", 1, hash_, COORDINATOR.public.hex())
         if n < most:
-            desk.respond("1:0", hello.pack())
+            local.respond("1:0", hello.pack())
             continue
         with pytest.raises(NotApproved, match="spent"):
-            desk.respond("1:0", hello.pack())
+            local.respond("1:0", hello.pack())
     text = (site.state / "runs" / f"run-{most}" / "audit.jsonl").read_text(encoding="utf-8")
     assert NotApproved.code in text
 
@@ -250,7 +308,7 @@ def test_members_of_one_institution_count_as_one_however_it_is_spelt(made, tmp_p
     hospitals = made(0, tmp_path / "all")
     spelt = ("St Mary", "st  mary", "Harbour")
     members = tuple(
-        Member(one.name, one.fingerprint, institution)
+        AgreedMember(one.name, one.fingerprint, institution)
         for one, institution in zip(hospitals.protocol.members, spelt, strict=True)
     )
     assert len(replace(hospitals.protocol, members=members).institutions) == 2

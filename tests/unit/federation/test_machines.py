@@ -4,6 +4,7 @@ import json
 import shutil
 import socket
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ from typer.testing import CliRunner
 
 from tripheno.cli.console import err, out
 from tripheno.cli.main import app
-from tripheno.errors import NameTaken, SettingsError
+from tripheno.errors import NameTaken, OtherProtocol, SettingsError
 from tripheno.federation import machine_limits
 from tripheno.federation.home import CoordinatorHome, alone
 from tripheno.federation.preflight import find_name
 from tripheno.federation.provisioning import Address
 from tripheno.protocol.agreed import read_protocol
+from tripheno.testing import small_study
 from tripheno.testing.federation_processes import FederationOnDisk, command
 
 Usage = namedtuple("Usage", "total used free")
@@ -103,6 +105,10 @@ def test_too_few_tasks_are_refused_with_the_limit_that_is_too_low(tmp_path):
     assert machine_limits.check_tasks(tmp_path)
 
 
+def keys(home, protocol):
+    return [kit.certificate(role).public_key() for _, kit, role in home.own_kits(protocol)]
+
+
 def serials(home, protocol):
     return {
         label: kit.certificate(role).serial_number for label, kit, role in home.own_kits(protocol)
@@ -113,15 +119,19 @@ def test_the_coordinator_renews_what_is_due_and_keeps_its_authority(federation):
     folder = federation.coordinator
     home, protocol = CoordinatorHome(folder), read_protocol(folder / "federation.toml")
     authority, _ = home.prepare(protocol)
-    before = serials(home, protocol)
+    before, own = serials(home, protocol), keys(home, protocol)
     words = ("cert", "renew", "--federation", folder / "federation.toml")
     assert command(*words) == {"server": 1094, "login": 1094}
     assert serials(home, protocol) == before
+    in_use = home.engine_settings(protocol).server / "local" / "relay.json"
+    in_use.touch()  # where a job finds the `run` that waits
     command(*words, "--days", "2000")
+    assert in_use.is_file()
     after = serials(home, protocol)
     assert not set(after.values()) & set(before.values())
+    assert keys(home, protocol) == own  # agents that are connected trust what it signed
     assert home.prepare(protocol)[0] == authority
-    assert home.seat(protocol).server.joinpath("comm_config.json").is_file()
+    assert home.engine_settings(protocol).server.joinpath("comm_config.json").is_file()
     with (
         pytest.raises(AssertionError, match=NameTaken.code),
         alone(home.machine.folder, "a server"),
@@ -132,7 +142,8 @@ def test_the_coordinator_renews_what_is_due_and_keeps_its_authority(federation):
 def test_a_hospital_renews_while_its_old_certificate_works(federation):
     site = federation.site("harbour")
     kit = next(site.glob("state/engine/kits/*/*/harbour/startup/client.crt"))
-    before = kit.read_bytes()
+    before, in_use = kit.read_bytes(), kit.parents[1] / "local" / "relay.json"
+    in_use.touch()  # where a job finds the `join` that runs
     request = command("cert", "renew", *files_of(site), "--out", site)["request"]
     assert kit.read_bytes() == before
     signed = command("cert", "approve", request, "--folder", federation.coordinator)
@@ -140,4 +151,23 @@ def test_a_hospital_renews_while_its_old_certificate_works(federation):
         "cert", "install", signed["signed"], "--fingerprint", signed["fingerprint"], *files_of(site)
     )
     assert kit.read_bytes() != before
+    assert in_use.is_file()
     assert (kit.parents[1] / "comm_config.json").is_file()
+
+
+@pytest.mark.parametrize("what", ["protocol", "version"])
+def test_a_paused_run_of_another_study_or_version_is_named_and_not_gone_on_with(
+    tmp_path, monkeypatch, what
+):
+    home, agreed = CoordinatorHome(tmp_path), small_study.protocol()
+    run, _ = home.begin(agreed, anew=False)
+    assert home.begin(agreed, anew=False) == (run, True)
+    if what == "version":
+        monkeypatch.setattr("tripheno.federation.home.__version__", "99.0")
+    else:
+        agreed = replace(agreed, study="another")
+    with pytest.raises(OtherProtocol, match=f"{run} is paused") as refused:
+        home.begin(agreed, anew=False)
+    assert "--abort" in refused.value.fix
+    home.close("given up")
+    assert home.begin(agreed, anew=False)[1] is False

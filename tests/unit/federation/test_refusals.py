@@ -28,7 +28,7 @@ from tripheno.errors import (
     RunFailed,
     UnknownMember,
 )
-from tripheno.federation.doorkeeper import ApprovedDoor
+from tripheno.federation.gatekeeper import ApprovedGatekeeper
 from tripheno.federation.hardening import ALLOWED, hardened_resources, permissions
 from tripheno.federation.home import alone
 from tripheno.federation.preflight import check_dates, try_connection
@@ -252,7 +252,7 @@ def test_join_is_refused_without_an_approval_and_with_one_that_ran_out(tmp_path,
     federation.approve()
     assert join().exit_code == 5  # approved, but it has no certificate yet
     later = datetime.datetime.now(UTC).date() + timedelta(days=400)
-    monkeypatch.setattr(ApprovedDoor.__init__, "__defaults__", (lambda: later,))
+    monkeypatch.setattr(ApprovedGatekeeper.__init__, "__defaults__", (lambda: later,))
     expired = join()
     assert expired.exit_code == 4
     assert "it was good until" in expired.stderr

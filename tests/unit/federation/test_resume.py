@@ -2,11 +2,14 @@
 
 import errno
 import os
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tripheno.errors import DiskFailed, PeerLost, ThresholdTooLow
+from tripheno.errors import DiskFailed, OlderBackup, PeerLost, ThresholdTooLow
+from tripheno.testing.small_study import protocol
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
 
@@ -61,6 +64,17 @@ def test_a_hospital_that_was_started_again_resumes_to_the_same_result(disturbed,
     around, wanted = disturbed(alignment="vocabulary")
     victim = around.protocol.names[1]
     happened = at(around, when, lambda: around.sit(victim), victim)
+    result = around.run()
+    assert happened
+    assert result.attempts == 2
+    assert same(result.findings, wanted)
+
+
+def test_a_hospital_lost_in_the_tournament_resumes_without_the_rows_of_before(disturbed):
+    asked = replace(protocol().solver, starts=2)
+    around, wanted = disturbed(alignment="vocabulary", solver=asked)
+    victim = around.protocol.names[1]
+    happened = at(around, "starts/5/1/0", lambda: around.sit(victim), victim)
     result = around.run()
     assert happened
     assert result.attempts == 2
@@ -146,3 +160,57 @@ def test_a_full_disk_at_a_checkpoint_is_a_clear_error_and_the_run_goes_on_later(
     assert not list(around.folder.rglob("*.part"))
     monkeypatch.setattr(os, "fsync", real)
     assert same(around.run().findings, wanted)
+
+
+# ── older backups ─────────────────────────────────────────────────────────────────────────────
+
+
+def put_back(backup, place):
+    shutil.rmtree(place)
+    shutil.copytree(backup, place)
+
+
+def test_an_older_backup_of_the_coordinator_is_named_and_counted_on_from(disturbed, tmp_path):
+    around, wanted = disturbed(alignment="vocabulary")
+    for _attempt in (1, 2):
+        around.steps.clear()
+        at(around, "fit/8/0/0", cut)
+        with pytest.raises(PeerLost):
+            around.run()
+        if not (tmp_path / "backup").exists():
+            shutil.copytree(around.folder / "coordinator", tmp_path / "backup")
+    put_back(tmp_path / "backup", around.folder / "coordinator")
+    result = around.run()
+    assert result.attempts == 3
+    assert same(result.findings, wanted)
+    assert any("made attempt 2 before" in text and "older backup" in text for text in around.said)
+
+
+def test_a_very_old_backup_of_the_coordinator_ends_with_its_name_and_the_way_out(disturbed):
+    around, wanted = disturbed(alignment="vocabulary")
+    around.local_hospitals[around.protocol.names[2]].file.store("run-1").take_attempt(30)
+    with pytest.raises(OlderBackup) as refused:
+        around.run()
+    assert "tripheno run" in refused.value.fix
+    result = around.run()  # the way out
+    assert result.attempts == 31
+    assert same(result.findings, wanted)
+
+
+def test_an_older_backup_of_a_hospital_is_named_and_the_run_begins_anew(disturbed, tmp_path):
+    around, wanted = disturbed(alignment="vocabulary")
+    names = around.protocol.names
+    for name in names:
+        around.sit(name, say=around.said.append)
+    place = around.folder / names[1] / "run-1"
+    for step in ("people/0", "fit/8/0/0"):
+        at(around, step, cut)
+        with pytest.raises(PeerLost):
+            around.run()
+        if step == "people/0":
+            shutil.copytree(place, tmp_path / "backup")
+    put_back(tmp_path / "backup", place)
+    assert same(around.run().findings, wanted)
+    told = [text for text in around.said if "older backup" in text]
+    assert len(told) == len(names)
+    assert all(names[1] in text and names[0] not in text for text in told)

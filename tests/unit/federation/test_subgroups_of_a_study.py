@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tripheno.lab.synthetic.network import synthetic_network
 from tripheno.privacy.own_data import own_tensor, own_traits
-from tripheno.protocol.agreed import Evidence
+from tripheno.protocol.agreed import EvidenceSettings
 from tripheno.protocol.site import Site
 from tripheno.records.events import CountingRule, events_from_columns, write_events
-from tripheno.records.synthetic import synthetic_network
 from tripheno.records.traits import TRAITS
-from tripheno.report.federated import Occasion, write_coordinator_run, write_hospital_run
+from tripheno.report.federated import RunIdentity, write_coordinator_run, write_hospital_run
 from tripheno.study.preview import preview
 from tripheno.study.subgroups import counted_groups
 from tripheno.testing.small_study import NETWORK
@@ -42,13 +42,13 @@ def sites(tmp_path_factory):
 
 
 def with_subgroups(protocol):
-    return replace(protocol, evidence=Evidence(0, subgroups=True))
+    return replace(protocol, evidence=EvidenceSettings(0, subgroups=True))
 
 
 def test_the_folders_of_all_show_the_same_groups_and_a_hospital_its_own(table, sites, tmp_path):
     around, runs = table(), tmp_path / "runs"
     around.protocol = protocol = with_subgroups(around.protocol)
-    when, traits, having = Occasion(protocol, "run-1", 0.0), {}, {}
+    when, traits, having = RunIdentity(protocol, "run-1", 0.0), {}, {}
 
     def write(name, tensor):
         def finished(_run, found):
@@ -84,10 +84,10 @@ def test_the_folders_of_all_show_the_same_groups_and_a_hospital_its_own(table, s
             assert all(n in (None, 0) or n >= FEWEST for n in [group["people"], *group["having"]])
         if name == "northfield":  # three men: neither they nor, by subtraction, the women
             assert own[name][len(TRAITS["age"]) + 1]["people"] is None
-        assert f"<bdi>{name}</bdi></summary>" in (runs / name / "report.html").read_text()
+        assert f"(<bdi>{name}</bdi>)</summary>" in (runs / name / "report.html").read_text()
     page = (runs / "all" / "report.html").read_text()
-    assert "<bdi>all hospitals</bdi></summary>" in page
-    assert not any(f"<bdi>{name}</bdi></summary>" in page for name in sites)
+    assert "(<bdi>all hospitals</bdi>)</summary>" in page
+    assert not any(f"<bdi>{name}</bdi>)</summary>" in page for name in sites)
     assert not list((runs / "all" / "local").iterdir())
 
 
@@ -105,7 +105,10 @@ def test_traits_stay_with_their_patients_where_some_have_no_cell(table, sites, t
     found = own_traits(protocol, Site("northfield", tmp_path))
     assert found[:, 1].tolist() == [1, 0]
     assert found[:, 3].tolist() == [0, 1]
-    assert own_traits(replace(protocol, evidence=Evidence(0)), Site("northfield", tmp_path)) is None
+    assert (
+        own_traits(replace(protocol, evidence=EvidenceSettings(0)), Site("northfield", tmp_path))
+        is None
+    )
 
 
 def test_preview_names_the_counts_of_groups_and_only_where_the_study_asks(table, sites):
@@ -114,5 +117,5 @@ def test_preview_names_the_counts_of_groups_and_only_where_the_study_asks(table,
     asked = preview(with_subgroups(protocol), site)
     assert "subgroups" in [one.message for one in asked.sent]
     assert "subgroups" in [one.name for one in asked.manifest.messages]
-    plain = preview(replace(protocol, evidence=Evidence(0)), site).manifest
+    plain = preview(replace(protocol, evidence=EvidenceSettings(0)), site).manifest
     assert "subgroups" not in [one.name for one in plain.messages]

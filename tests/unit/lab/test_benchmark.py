@@ -11,22 +11,24 @@ from tripheno.lab import benchmark_peers as peers
 from tripheno.lab.benchmark import (
     DAYS,
     VISITS,
+    BenchmarkCase,
     BenchmarkPlan,
-    Case,
     benchmark,
     interleaved,
 )
-from tripheno.lab.benchmark_fits import Run
+from tripheno.lab.benchmark_fits import TimedFit
 from tripheno.lab.benchmark_table import write
 from tripheno.tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
 
-RUNS = (Run("central"), Run("central", precision="single"), Run("trip", 3))
+RUNS = (TimedFit("central"), TimedFit("central", precision="single"), TimedFit("trip", 3))
 TINY = BenchmarkPlan(
     (
-        Case("t15", DAYS, 5.0, 15_000_000, runs=RUNS, ranks=(3,), coordinates=True, building=True),
-        Case("v15", VISITS, 1.35, 15_000_000),
-        Case("v200", VISITS, 1.35, 50_000_000, 2.0),
+        BenchmarkCase(
+            "t15", DAYS, 5.0, 15_000_000, runs=RUNS, ranks=(3,), coordinates=True, building=True
+        ),
+        BenchmarkCase("v15", VISITS, 1.35, 15_000_000),
+        BenchmarkCase("v200", VISITS, 1.35, 50_000_000, 2.0),
     ),
     scale=0.002,
     repeats=1,

@@ -19,7 +19,7 @@ from tripheno.lab.downstream import (
 )
 from tripheno.lab.logistic import auc, fit_chosen, fit_logistic, stratified_folds
 from tripheno.lab.paper.outcomes import cohort_of
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import assemble
 from tripheno.tensor.count_tensor import CountTensor
@@ -99,7 +99,7 @@ def found(signal):
     return {one.features: one for one in usefulness(signal, QUICK, ONCE, silent)}
 
 
-def test_an_outcome_that_follows_a_phenotype_is_foretold_from_memberships(found):
+def test_an_outcome_that_follows_a_phenotype_is_predicted_from_memberships(found):
     assert set(found) == {TOGETHER, OWN, RAW}
     together = found[TOGETHER]
     assert together.low > 0.6
@@ -127,7 +127,7 @@ def test_a_person_of_two_hospitals_is_never_in_training_and_test():
     assert (alone["a"][40:] != alone["b"][:20]).any()
 
 
-def test_an_outcome_that_follows_nothing_is_not_foretold(signal):
+def test_an_outcome_that_follows_nothing_is_not_predicted(signal):
     rng = np.random.default_rng(1)
     shuffled = {name: rng.permutation(outcome) for name, outcome in signal.outcomes.items()}
     for one in usefulness(Cohort(signal.tensors, shuffled), QUICK, ONCE, silent):

@@ -11,8 +11,8 @@ from tripheno.errors import OutputExists, SettingsError
 from tripheno.evaluation.comparison import share_out
 from tripheno.lab.paper import plan
 from tripheno.lab.paper.dealing import share_out_by_phenotype, strongest_phenotype
-from tripheno.lab.paper.ledger import COLUMNS, Ledger, Row, append_lines, read_rows
-from tripheno.lab.paper.measuring import Reference, alignment_seconds, used_axes
+from tripheno.lab.paper.ledger import COLUMNS, Row, RowFile, append_lines, read_rows
+from tripheno.lab.paper.measuring import ReferenceModel, alignment_seconds, used_axes
 from tripheno.lab.paper.plan import ESSENTIAL, PaperSettings, points_of, tasks_of
 from tripheno.lab.paper.running import Grids
 from tripheno.lab.paper.seed_figures import SEED_TENSORS, SEED_UCSD, SEED_WORST_GAP
@@ -41,14 +41,14 @@ def test_the_columns_are_those_of_the_interface():
 
 
 def test_a_row_comes_back_from_disk_as_it_went(tmp_path):
-    ledger = Ledger(tmp_path, "skew", {"rank": 3})
+    ledger = RowFile(tmp_path, "skew", {"rank": 3})
     rows = [ROW, replace(ROW, x="eicu", rmse_gap=None, fms=None), replace(ROW, x=1 / 3)]
     for row in rows:
         ledger.add(row, {"iterations": 7})
     back = read_rows(tmp_path / "skew.csv")
     assert back[:2] == rows[:2]
     assert back[2].x == pytest.approx(1 / 3, abs=1e-9)
-    again = Ledger(tmp_path, "skew", {"rank": 3})
+    again = RowFile(tmp_path, "skew", {"rank": 3})
     assert all(again.has(row.x, row.method, row.variant, row.repeat) for row in rows)
     assert not again.has(0.5, "trip", "corrected", 0)
 
@@ -56,7 +56,7 @@ def test_a_row_comes_back_from_disk_as_it_went(tmp_path):
 def test_a_run_without_a_result_is_a_row_too(tmp_path):
     nothing = float("nan")
     lost = replace(ROW, rmse_nonzeros=nothing, rmse_gap=None, fms=None, seconds_compute=nothing)
-    Ledger(tmp_path, "skew", {"rank": 3}).add(lost, {"stopped_because": "it diverged"})
+    RowFile(tmp_path, "skew", {"rank": 3}).add(lost, {"stopped_because": "it diverged"})
     (back,) = read_rows(tmp_path / "skew.csv")
     assert np.isnan(back.rmse_nonzeros)
     assert back.key == lost.key
@@ -65,26 +65,26 @@ def test_a_run_without_a_result_is_a_row_too(tmp_path):
 
 
 def test_a_line_cut_off_by_a_crash_is_measured_again(tmp_path):
-    ledger = Ledger(tmp_path, "skew", {"rank": 3})
+    ledger = RowFile(tmp_path, "skew", {"rank": 3})
     ledger.add(ROW, {})
     with (tmp_path / "skew.csv").open("a") as stream:
         stream.write("0.5,trip,correc")
-    after = Ledger(tmp_path, "skew", {"rank": 3})
+    after = RowFile(tmp_path, "skew", {"rank": 3})
     assert list(after.rows.values()) == [ROW]
     after.add(replace(ROW, x=0.5), {})
     assert [row.x for row in read_rows(tmp_path / "skew.csv")] == [3.0, 0.5]
 
 
 def test_rows_of_other_settings_are_not_mixed(tmp_path):
-    Ledger(tmp_path, "skew", {"rank": 3}).add(ROW, {})
+    RowFile(tmp_path, "skew", {"rank": 3}).add(ROW, {})
     with pytest.raises(OutputExists):
-        Ledger(tmp_path, "skew", {"rank": 4})
+        RowFile(tmp_path, "skew", {"rank": 4})
 
 
 def test_a_csv_of_somebody_else_is_left_alone(tmp_path):
     append_lines(tmp_path / "skew.csv", ("a",), [{"a": 1}])
     with pytest.raises(OutputExists):
-        Ledger(tmp_path, "skew", {"rank": 4})
+        RowFile(tmp_path, "skew", {"rank": 4})
 
 
 def test_the_grids_are_the_papers_and_beyond():
@@ -167,9 +167,9 @@ def test_settings_that_cannot_be_used_are_refused(wrong):
 def test_a_reference_is_kept_without_patients(tmp_path):
     rng = np.random.default_rng(0)
     factors = (rng.random((5, 3)), rng.random((4, 3)))
-    kept = Reference(factors, 1.25, 3.5, 40, 1_000, 2)
+    kept = ReferenceModel(factors, 1.25, 3.5, 40, 1_000, 2)
     kept.save(tmp_path / "central" / "3h-0.npz")
-    back = Reference.load(tmp_path / "central" / "3h-0.npz")
+    back = ReferenceModel.load(tmp_path / "central" / "3h-0.npz")
     assert (back.rmse, back.seconds, back.iterations, back.nonzeros) == (1.25, 3.5, 40, 1_000)
     assert all(np.array_equal(a, b) for a, b in zip(back.factors, factors, strict=True))
     assert back.pooling_bytes() == 1_000 * 16
@@ -250,7 +250,7 @@ def test_shares_of_the_repeats_are_gathered_to_what_one_process_measures(tmp_pat
 
 def test_what_shares_leave_behind_is_gathered_whatever_is_asked_for_next(tmp_path):
     share = tmp_path / FOLDER / "1"
-    Ledger(share, "skew", SMALL.to_dict()).add(replace(ROW, repeat=7), {"iterations": 3})
+    RowFile(share, "skew", SMALL.to_dict()).add(replace(ROW, repeat=7), {"iterations": 3})
     for name in ("central/3h-7.npz", "phenotypes-7.json", "iterations.csv"):
         (share / name).parent.mkdir(exist_ok=True)
         (share / name).write_text("longer")
@@ -266,8 +266,8 @@ def test_what_shares_leave_behind_is_gathered_whatever_is_asked_for_next(tmp_pat
 
 
 def test_shares_of_other_settings_are_refused_and_kept(tmp_path):
-    Ledger(tmp_path / FOLDER / "0", "skew", SMALL.to_dict()).add(ROW, {})
-    Ledger(tmp_path, "skew", replace(SMALL, rank=4).to_dict()).add(ROW, {})
+    RowFile(tmp_path / FOLDER / "0", "skew", SMALL.to_dict()).add(ROW, {})
+    RowFile(tmp_path, "skew", replace(SMALL, rank=4).to_dict()).add(ROW, {})
     with pytest.raises(OutputExists):
         gather(tmp_path, replace(SMALL, rank=4))
     assert (tmp_path / FOLDER / "0" / "skew.csv").is_file()

@@ -20,7 +20,8 @@ from tripheno.exchange.keys import Identity
 from tripheno.privacy.approval import APPROVAL, approve, check_approval
 from tripheno.privacy.manifest import MANIFEST, read_manifest
 from tripheno.privacy.own_data import own_tensor
-from tripheno.protocol.agreed import Member, read_protocol, words_of
+from tripheno.privacy.summary import SUMMARY
+from tripheno.protocol.agreed import AgreedMember, read_protocol, words_of
 from tripheno.protocol.key_files import make_identity
 from tripheno.protocol.site import read_site
 from tripheno.protocol.templates import federation_toml, site_toml
@@ -45,7 +46,9 @@ def home(tmp_path_factory):
     events = events_from_columns(patients, patients, mode, codes)
     write_events(events, folder / "records" / "events.parquet", CountingRule())
     officer = make_identity(folder / "keys" / "officer.key")
-    members = [Member(n, Identity.from_bytes(n.encode().ljust(32)).fingerprint) for n in NAMES]
+    members = [
+        AgreedMember(n, Identity.from_bytes(n.encode().ljust(32)).fingerprint) for n in NAMES
+    ]
     text = federation_toml("a study", members).replace("rank = 10", "rank = 3")
     (folder / "federation.toml").write_text(text, encoding="utf-8")
     own = site_toml("northfield", "records").replace(
@@ -98,7 +101,7 @@ def test_preview_writes_manifest_summary_and_the_very_bytes_of_round_one(home):
     for sample in manifest.round_one:
         assert (folder / "local" / sample.file).stat().st_size == sample.bytes
     assert {sample.message for sample in manifest.round_one} == {
-        "identity", "announce", "shares", "confirm", "tokens-passed", "tokens", "people",
+        "identity", "announce", "shares", "confirm", "tokens-passed", "tokens", "holders", "people",
         "objections", "common", "totals", "lengths",
         "normal-equations", "review", "measures", "effective", "carriers", "end", "labels",
         "result",
@@ -115,7 +118,7 @@ def test_preview_writes_manifest_summary_and_the_very_bytes_of_round_one(home):
 def test_the_summary_has_the_facts_and_none_of_the_words_we_may_not_print(home):
     tripheno(home, "preview", "--labels")
     manifest = read_manifest(home / "approved")
-    page = (home / "approved" / "data-protection-summary.md").read_text(encoding="utf-8")
+    page = (home / "approved" / SUMMARY).read_text(encoding="utf-8")
     for fact in (manifest.sha256, manifest.protocol_sha256, "northfield, harbour, lakeside",
                  f"{manifest.facts.patients:,} patients", "7 medication codes", "fewer than 11",
                  "releases the names"):  # fmt: skip

@@ -14,13 +14,13 @@ from tripheno.cli.main import app
 from tripheno.errors import BrokenSum, WrongStep
 from tripheno.lab.attack_chart import attack_chart
 from tripheno.lab.attacks.code_lists import attack_alignment
-from tripheno.lab.attacks.equations import Recovered
-from tripheno.lab.attacks.finding import Finding
+from tripheno.lab.attacks.equations import Reconstruction
+from tripheno.lab.attacks.finding import FIRST_VERSION, Finding
+from tripheno.lab.attacks.obedient import asked, believes_a_forged_log
 from tripheno.lab.attacks.people import area_under_curve, mean_share, share_of
 from tripheno.lab.attacks.records import reconstruct
 from tripheno.lab.attacks.steering import DECEITS, refusals
 from tripheno.lab.attacks.suite import (
-    FIRST_VERSION,
     PAPER,
     Configuration,
     attack,
@@ -89,6 +89,16 @@ def test_the_first_versions_server_reads_totals_and_tells_hospitals_apart_by_the
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_the_first_versions_hospitals_answer_what_they_are_asked(arena, seed):
+    found = list(asked(arena.inside, seed))
+    counts, few, names, made_up, older, log = found
+    assert max(counts.value, made_up.value) < 1e-9
+    assert (few.value, names.value, older.value, log.value) == (1.0, 1.0, 1.0, 1.0)
+    assert {one.setup for one in found} == {FIRST_VERSION}
+    assert not believes_a_forged_log(seed, pinned=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_whatever_a_coordinator_hands_on_but_the_sum_is_refused(seed):
     found = refusals(planted(seed).hospitals, SolverSettings(RANK, seed=seed))
     assert set(found) == set(DECEITS)
@@ -119,8 +129,8 @@ def test_the_program_run_again_on_the_totals_has_the_runs_own_factors(method):
     settings = SolverSettings(RANK, method, seed=1, max_iter=3, starts=1)
     view = watched_run(planted(1).hospitals, settings, "blind")
     steps = [step for step in view.tap.totals if step.startswith("fit/")]
-    assert [moment.step for moment in view.moments] == steps
-    last = view.moments[-1].factors
+    assert [snapshot.step for snapshot in view.snapshots] == steps
+    last = view.snapshots[-1].factors
     assert all(np.abs(np.linalg.norm(factor, axis=0) - 1).max() < 1e-9 for factor in last)
 
 
@@ -148,10 +158,11 @@ def test_records_nested_in_others_are_told_apart(seed):
         diseases[sorted(b)] += row * after[sorted(a)].sum(axis=0)
     gram = np.eye(6)
     found = reconstruct(
-        Recovered(drugs, gram, (first, second)), Recovered(diseases, gram, (after, second))
+        Reconstruction(drugs, gram, (first, second)),
+        Reconstruction(diseases, gram, (after, second)),
     )
     assert set(found.records) == set(true)
-    noise = Recovered(rng.normal(size=(12, 6)), gram, (first, second))
+    noise = Reconstruction(rng.normal(size=(12, 6)), gram, (first, second))
     assert reconstruct(noise, noise).records == ()
 
 

@@ -1,4 +1,4 @@
-"""The one door out: what the plan lists passes, everything else is stopped with its reason."""
+"""The One gate out: what the plan lists passes, everything else is stopped with its reason."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from tripheno.errors import GateRefused
 from tripheno.exchange.messages import Message, pack
 from tripheno.exchange.registry import REGISTRY, SKETCH_MORE, Declaration, Sizes, messages_of
-from tripheno.privacy.audit import Minutes
+from tripheno.privacy.audit import AuditBuffer
 from tripheno.privacy.faults import FAULT
 from tripheno.privacy.gate import Gate
 from tripheno.records.traits import GROUPS
 from tripheno.solver.fit import fit
 from tripheno.solver.messages import NormalEquations
 from tripheno.solver.settings import SolverSettings
-from tripheno.study.doors import declare_all, plan_of, simulated_doors
 from tripheno.study.makers import Maker
+from tripheno.study.message_plan import declare_all, plan_of, simulated_gatekeepers
 from tripheno.testing.planted import RANK, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
@@ -35,7 +35,7 @@ class Passed(NamedTuple):
 
 
 class Keeping:
-    """A door that keeps what it is given."""
+    """A gate that keeps what it is given."""
 
     def __init__(self):
         self.kept = {}
@@ -55,9 +55,9 @@ class Keeping:
 def passed():
     """Every message of the first hospital in a short blind run, by step."""
     tensors = planted(1).hospitals
-    doors = {name: Keeping() for name in tensors}
-    fit(tensors, QUICK, Maker("blind")(tuple(tensors), doors.__getitem__))
-    return next(iter(doors.values())).kept
+    gatekeepers = {name: Keeping() for name in tensors}
+    fit(tensors, QUICK, Maker("blind")(tuple(tensors), gatekeepers.__getitem__))
+    return next(iter(gatekeepers.values())).kept
 
 
 def codes_of(tensor):
@@ -68,26 +68,26 @@ def gate(settings=QUICK, *, rounds=1000, most=10**9, most_codes=None, **more):
     codes = codes_of(planted(1).together)
     plan = plan_of(settings, codes, 3, **more)
     return Gate(
-        "a", plan, codes, Minutes(), most_rounds=rounds, most_bytes=most, most_codes=most_codes
+        "a", plan, codes, AuditBuffer(), most_rounds=rounds, most_bytes=most, most_codes=most_codes
     )
 
 
-def refused(door, step, message, words):
-    before = len(door.record.entries)
+def refused(gatekeeper, step, message, words):
+    before = len(gatekeeper.record.entries)
     with pytest.raises(GateRefused) as caught:
-        door.pass_out(step, *message)
+        gatekeeper.pass_out(step, *message)
     assert words in caught.value.what
     assert caught.value.exit_code == 4
-    (line,) = door.record.entries[before:]
+    (line,) = gatekeeper.record.entries[before:]
     assert (line["kind"], line["reason"]) == ("refused", caught.value.what)
 
 
 def test_every_message_of_a_run_passes_and_has_its_line(passed):
-    door = gate()
+    gatekeeper = gate()
     for step, message in passed.items():
-        assert door.pass_out(step, *message) == message.data
-        door.arrived(step, b"the total")
-    assert [line["direction"] for line in door.record.entries] == ["out", "in"] * len(passed)
+        assert gatekeeper.pass_out(step, *message) == message.data
+        gatekeeper.arrived(step, b"the total")
+    assert [line["direction"] for line in gatekeeper.record.entries] == ["out", "in"] * len(passed)
     assert {"announce", "shares", "confirm", "totals", FIRST, "measures"} <= set(passed)
 
 
@@ -101,13 +101,13 @@ def test_what_the_settings_list_is_what_a_run_sends(method, kind):
     tensors = planted(1).hospitals
     settings = SolverSettings(RANK, method, max_iter=1, starts=2, bias=True, seed=1)
     codes = codes_of(planted(1).together)
-    doors = {name: Keeping() for name in tensors}
-    fit(tensors, settings, Maker(kind)(tuple(tensors), doors.__getitem__))
-    sent = {m.declaration.name for m in next(iter(doors.values())).kept.values()}
+    gatekeepers = {name: Keeping() for name in tensors}
+    fit(tensors, settings, Maker(kind)(tuple(tensors), gatekeepers.__getitem__))
+    sent = {m.declaration.name for m in next(iter(gatekeepers.values())).kept.values()}
     plan = plan_of(settings, codes, 3, blind=kind == "blind")
     assert sent == {one.name for one in messages_of(plan)} - {"carriers", "effective"}
-    minutes = Minutes()
-    guarded = simulated_doors(tensors, codes, settings, minutes, blind=kind == "blind")
+    minutes = AuditBuffer()
+    guarded = simulated_gatekeepers(tensors, codes, settings, minutes, blind=kind == "blind")
     fit(tensors, settings, Maker(kind)(tuple(tensors), guarded))
     assert {line["kind"] for line in minutes.entries} == {"message"}
 
@@ -157,14 +157,14 @@ def test_in_clear_the_bytes_themselves_are_looked_at(passed, change, words):
 
 
 def test_budgets_of_rounds_and_bytes_and_of_each_message_run_out(passed):
-    door = gate(rounds=2)
+    gatekeeper = gate(rounds=2)
     for step in ("announce", "shares"):
-        door.pass_out(step, *passed[step])
-    refused(door, "confirm", passed["confirm"], "the budget of rounds is spent")
+        gatekeeper.pass_out(step, *passed[step])
+    refused(gatekeeper, "confirm", passed["confirm"], "the budget of rounds is spent")
     refused(gate(most=50), "announce", passed["announce"], "the budget of bytes")
-    door = gate()
-    door.pass_out("totals", *passed["totals"])
-    refused(door, "totals", passed["totals"], "no message 'totals' is left")
+    gatekeeper = gate()
+    gatekeeper.pass_out("totals", *passed["totals"])
+    refused(gatekeeper, "totals", passed["totals"], "no message 'totals' is left")
     spent = gate(rounds=0, machines=True)
     assert spent.pass_out("fault", FAULT, b"TRIP-E413", None) == b"TRIP-E413"
     refused(spent, "fault", (FAULT, b"TRIP-E413 /home/of/somebody", None), "more than this")
@@ -172,11 +172,11 @@ def test_budgets_of_rounds_and_bytes_and_of_each_message_run_out(passed):
 
 def test_axes_longer_than_approved_are_stopped():
     approved = codes_of(planted(1).together)
-    door = gate(most_codes=approved)
+    gatekeeper = gate(most_codes=approved)
     with pytest.raises(GateRefused, match="are approved"):
-        door.resize({mode: size + 1 for mode, size in approved.items()})
-    assert door.record.entries[-1]["kind"] == "refused"
-    assert door.codes == approved
+        gatekeeper.resize({mode: size + 1 for mode, size in approved.items()})
+    assert gatekeeper.record.entries[-1]["kind"] == "refused"
+    assert gatekeeper.codes == approved
 
 
 def every_message_type():

@@ -5,9 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tripheno.errors import BadMessage
-from tripheno.exchange.communicator import in_clear
+from tripheno.errors import BadMessage, BadSignature
+from tripheno.exchange.communicator import (
+    Communicator,
+    InProcess,
+    LocalHospital,
+    OpenGatekeeper,
+    bundle,
+    in_clear,
+)
+from tripheno.exchange.keys import SIGNATURE_BYTES
 from tripheno.privacy.labels import share_labels, shown_positions, united_labels
+from tripheno.testing.sessions import blind_sessions
 from tripheno.vocabulary.axis import Axis
 
 SHOWN = {"d": [0, 2, 5]}
@@ -15,12 +24,46 @@ AXES = {
     "a": [Axis("d", 6, ("I10", None, None, "E11", None, None), {"I10": "Hypertension"})],
     "b": [Axis("d", 6, (None, None, "E12", None, None, None))],
 }
+SIGNING = blind_sessions(("a", "b"))
+
+
+class Renaming(InProcess):
+    """A coordinator that hands on other names than it was given."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def exchange(self, how, step, parts):
+        assert super().exchange(how, step, parts)
+        return bundle(self.change(dict(parts)))
+
+
+RENAMINGS = {
+    "another code": lambda parts: {**parts, "b": parts["b"].replace(b"E12", b"E13")},
+    "none, where there is one": lambda parts: {**parts, "b": b""},
+    "those of another hospital": lambda parts: {**parts, "b": parts["a"]},
+    "those of an attempt before": lambda parts: {
+        **parts, "b": blind_sessions(("a", "b"), 2)["b"].signed("labels", parts["b"][:-64]),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", RENAMINGS)
+def test_a_coordinator_cannot_hand_on_other_names(change):
+    federation = Communicator(
+        ("a", "b"),
+        {name: LocalHospital(None, OpenGatekeeper()) for name in "ab"},
+        Renaming(RENAMINGS[change]),
+    )
+    with pytest.raises(BadSignature):
+        share_labels(federation, AXES, SHOWN, {"a": True, "b": True}, SIGNING)
 
 
 def test_a_hospital_names_its_own_codes_among_those_shown():
     heard = {}
     federation = in_clear(AXES, lambda step, name, answer, part: heard.update({name: part}))
-    named = share_labels(federation, AXES, SHOWN, {"a": True, "b": True})
+    named = share_labels(federation, AXES, SHOWN, {"a": True, "b": True}, SIGNING)
     assert named == {"d": {0: ("I10", "Hypertension"), 2: ("E12", "")}}
     assert b"E11" not in heard["a"]
 
@@ -28,15 +71,15 @@ def test_a_hospital_names_its_own_codes_among_those_shown():
 def test_without_approval_no_name_leaves():
     heard = {}
     federation = in_clear(AXES, lambda step, name, answer, part: heard.update({name: part}))
-    named = share_labels(federation, AXES, SHOWN, {"a": False, "b": True})
-    assert heard["a"] == b""
+    named = share_labels(federation, AXES, SHOWN, {"a": False, "b": True}, SIGNING)
+    assert len(heard["a"]) == SIGNATURE_BYTES
     assert named == {"d": {2: ("E12", "")}}
 
 
-def test_the_positions_are_those_of_the_leading_codes_of_phenotypes_without_the_bias():
+def test_the_positions_are_those_of_the_leading_codes_of_the_phenotypes_asked_for():
     factor = np.zeros((6, 2))
     factor[2, 0] = factor[4, 1] = 1.0
-    assert shown_positions(AXES["a"], [factor], 1) == {"d": [2]}
+    assert shown_positions(AXES["a"], [factor], [0]) == {"d": [2]}
 
 
 @pytest.mark.parametrize(

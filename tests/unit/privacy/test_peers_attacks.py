@@ -12,18 +12,17 @@ from tripheno.lab.attacks import lattice
 from tripheno.lab.attacks.finding import SHIPPED
 from tripheno.lab.attacks.peers import (
     MANY_STEPS,
-    SIZES,
-    Case,
+    PeerCase,
     halved,
     identification,
     resampling,
     rows_of_one_holder,
     sketched,
-    tracing,
 )
 from tripheno.lab.attacks.suite import site_level
+from tripheno.lab.attacks.tracing import SIZES, tracing
 from tripheno.lab.self_attack import arena_of, network_of, synthetic_hospitals
-from tripheno.study.evidence import halves, seeded_lots, shown_in_both
+from tripheno.study.evidence import halves, seeded_generators, shown_in_both
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 VERIFY = pytest.mark.verify
@@ -35,7 +34,7 @@ def inside():
 
 
 def many(rank, **more):
-    return Case(rank, MANY_STEPS, **more)
+    return PeerCase(rank, MANY_STEPS, **more)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_many_steps_of_trip_identify_a_hospital_and_the_residual_shows_it(inside
 
 @pytest.mark.parametrize("rank", [4, 10])
 def test_one_step_of_trip_gives_the_attack_nothing_and_the_residual_shows_that_too(inside, rank):
-    found, _ = identification(inside, 0, [Case(rank, 1)])
+    found, _ = identification(inside, 0, [PeerCase(rank, 1)])
     assert found.value > found.null_control
     assert float(found.note.removeprefix("residual ")) > 0.05
     assert not found.succeeded
@@ -71,7 +70,7 @@ def test_a_half_of_the_patients_shows_no_code_of_a_few_people(inside):
     (found,) = halved(inside, 0)
     assert found.value == 0.0 < found.null_control
     federation, fewest = in_clear(inside), 11
-    parts = halves(inside, seeded_lots(0), "rank/0")
+    parts = halves(inside, seeded_generators(0), "rank/0")
     shown = shown_in_both(federation, parts, fewest, "people/halves-0")
     for part in shown:
         people = [np.array([t.people_at_positions()[n] for t in part.values()]) for n in (0, 1)]
@@ -101,11 +100,16 @@ def test_pairs_of_codes_follow_from_a_sketch_of_whole_counts_and_not_from_ours(i
     assert whole.said
 
 
-@pytest.mark.parametrize("size", [*SIZES[:-1], pytest.param(SIZES[-1], marks=VERIFY)])
-def test_tracing_finds_no_more_members_than_is_said(size):
-    found = tracing(network_of(size, 0), size, 0)
+@pytest.mark.parametrize(
+    ("size", "least"),
+    [(SIZES[0], 0.75), (SIZES[1], 0.55), pytest.param(SIZES[2], 0.5, marks=VERIFY)],
+)
+def test_tracing_finds_members_of_small_networks_and_no_more_than_is_said(size, least):
+    """A weaker attack would prove nothing where there are more patients."""
+    found = tracing(lambda patients: network_of(patients, 0), size, 0)
+    assert found.low > least
     assert found.said
-    assert abs(found.null_control - 0.5) < 0.25  # few strangers in the smallest network
+    assert abs(found.null_control - 0.5) < 0.08  # twice its interval
     louder = replace(found, value=0.99, low=0.97, succeeded=True, said=False)
     assert site_level([found], "under test") == []
     assert site_level([louder], "under test") == [louder]

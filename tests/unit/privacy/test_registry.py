@@ -13,15 +13,24 @@ import pytest
 import tripheno
 from tripheno.errors import GateRefused
 from tripheno.exchange.messages import Contribution, pack
-from tripheno.exchange.registry import CODES, REGISTRY, Plan, declaration_of, declared, shaped
-from tripheno.privacy.audit import Minutes
+from tripheno.exchange.registry import (
+    CODES,
+    REGISTRY,
+    MessagePlan,
+    declaration_of,
+    declared,
+    shaped,
+)
+from tripheno.lab.attacks.hospitals import approved_hospitals
+from tripheno.privacy.audit import AuditBuffer
 from tripheno.privacy.gate import Gate
-from tripheno.privacy.manifest import listed
+from tripheno.privacy.manifest import listed, read_manifest
 from tripheno.report.messages import messages_table, what_left
-from tripheno.study.doors import declare_all
+from tripheno.study import program
+from tripheno.study.message_plan import declare_all
 
 CODES_OF = {"m": 7, "d": 5}
-PLAN = Plan(("m", "d"), 3, blind=False)
+PLAN = MessagePlan(("m", "d"), 3, blind=False)
 RUN = {"method": "exact", "rank": 3, "modes": ["patient", "m", "d"], "hospitals": ["a", "b", "c"]}
 PAGE = Path(__file__).parents[3] / "docs" / "messages.md"
 
@@ -40,7 +49,7 @@ def added():
 
 
 def gate():
-    return Gate("a", PLAN, CODES_OF, Minutes(), most_rounds=9, most_bytes=9_999)
+    return Gate("a", PLAN, CODES_OF, AuditBuffer(), most_rounds=9, most_bytes=9_999)
 
 
 def test_a_message_declared_in_one_place_is_found_in_all(added):
@@ -56,13 +65,35 @@ def test_a_message_declared_in_one_place_is_found_in_all(added):
     assert any("`tried-out`" in line and "codes × 2" in line for line in messages_table())
 
 
-def test_a_message_that_nobody_declared_passes_no_door(added):
+def test_a_message_that_the_program_sends_is_in_the_rehearsal_and_its_manifest(
+    added, monkeypatch, tmp_path
+):
+    """Declared and sent in one place; nobody else is told."""
+    real = program.resolved
+
+    def also_sent(federation, axes, settings):
+        step, made = "tried-out/0", {n: added(np.zeros((a[0].size, 2))) for n, a in axes.items()}
+        federation.sum(step, made.__getitem__)
+        return real(federation, axes, settings)
+
+    monkeypatch.setattr(program, "resolved", also_sent)
+    hospitals = approved_hospitals(tmp_path, 0)
+    manifest = read_manifest(hospitals.site("harbour").approval)
+    assert "tried-out" in {one.name for one in manifest.messages}
+    (sample,) = (one for one in manifest.round_one if one.message == "tried-out")
+    assert sample.step == "tried-out/0"
+    assert "`tried-out`" in "".join(messages_table())
+
+
+def test_a_message_that_nobody_declared_passes_no_gate(added):
     told = declaration_of(added)
     del REGISTRY["tried-out"]
-    door = gate()
+    gatekeeper = gate()
     REGISTRY["tried-out"] = told
     with pytest.raises(GateRefused, match="no such message"):
-        door.pass_out("tried-out", told, pack({"numbers": np.zeros((7, 2))}), {"numbers": (7, 2)})
+        gatekeeper.pass_out(
+            "tried-out", told, pack({"numbers": np.zeros((7, 2))}), {"numbers": (7, 2)}
+        )
 
 
 def test_two_messages_of_one_name_are_refused(added):

@@ -23,7 +23,7 @@ from tripheno.errors import (
 )
 from tripheno.exchange.keys import Identity
 from tripheno.protocol.agreed import (
-    Member,
+    AgreedMember,
     check_words,
     protocol_hash,
     read_protocol,
@@ -35,7 +35,7 @@ from tripheno.protocol.site import read_site
 from tripheno.protocol.templates import federation_toml, site_toml
 
 IDENTITIES = {name: Identity.from_bytes(name.encode().ljust(32)) for name in ("a", "b", "c")}
-MEMBERS = [Member(name, one.fingerprint) for name, one in IDENTITIES.items()]
+MEMBERS = [AgreedMember(name, one.fingerprint) for name, one in IDENTITIES.items()]
 
 
 @pytest.fixture
@@ -137,6 +137,7 @@ def test_all_faults_are_told_at_once_each_with_its_line(federation):
         ('mode = "tokens"', 'mode = "vocabulary"', "alignment.lists.medication is missing"),
         ('["medication", "diagnosis"]', '["medication"]', "two or more different names"),
         ("[study]", "[study", "not TOML"),
+        ("[evidence]", "[guides.X]\nlab = ['a']\n[evidence]", "guides.X.lab is of a mode that"),
         (
             'method = "exact"',
             'method = "trip"\nvariant = "printed"',

@@ -28,6 +28,13 @@ NAMES = {
     "Sodium Chloride 3% (Hypertonic)": "sodium chloride",
     "Bag": "carrier:container",
     "12345": "12345",
+    "Vitamin D 400 UNIT TAB": "vitamin d",
+    "Vitamin B-12 1000 mcg": "vitamin b12",
+    "VITAMIN E-400": "vitamin e",
+    "Penicillin G Potassium 2 MU IV": "penicillin g",
+    "Hepatitis B Vaccine": "hepatitis b vaccine",
+    "5-ASA 400 mg": "mesalamine",
+    "Paracétamol 500 mg": "paracétamol",
 }
 
 

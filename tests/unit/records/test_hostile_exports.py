@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import lzma
+import sqlite3
 from decimal import Decimal
 
 import pyarrow as pa
@@ -102,7 +103,57 @@ def as_bytes(held):
     return pa.array([v.encode() for v in held], pa.binary())
 
 
+def in_folders(*names, change=lambda held: held, last=None):
+    """Every table's first row in the first folder, the others in the second."""
+
+    def go(folder):
+        for path in list(folder.glob("*.csv")):
+            head, *held = csv.reader(io.StringIO(path.read_text()))
+            path.unlink()
+            put(folder / names[0], {path.name: [head, *held[:1]]})
+            put(folder / names[1], {path.name: change([head, *held[1:]])}, last or written)
+
+    return go
+
+
+def through_a_link(folder):
+    in_folders("2020", "2021")(folder)
+    elsewhere = folder.with_name("elsewhere")
+    (folder / "2021").rename(elsewhere)
+    (folder / "2021").symlink_to(elsewhere)
+
+
+def as_spark_wrote_it(folder):
+    for path in list(folder.glob("*.csv")):
+        held = path.read_bytes()
+        path.unlink()
+        path.mkdir()
+        (path / "part-00000-a.csv").write_bytes(held)
+        (path / "_SUCCESS").write_text("")
+
+
 HARMLESS = {
+    "a mark within the packed file": ("mimic", data(ORDERS, lambda b: gzip.compress(codecs.BOM_UTF8 + b))),
+    "wide blanks around fields": ("mimic", data(ORDERS, lambda b: b.replace(b",", b"  ,   "))),
+    "tabs around fields": ("mimic", data(ORDERS, lambda b: b.replace(b",", b",\t"))),
+    "ids with a point": ("mimic", rows(ORDERS, column(0, lambda v: v + "."))),
+    "ICD codes with a decimal comma": ("mimic", rows(DX, column(2, lambda v: v[:3] + "," + v[3:]))),
+    "ICD codes behind a tab": ("mimic", rows(DX, column(2, lambda v: "\t" + v))),
+    "a year in capitals": ("mimic", in_folders("2020", "2021", change=lambda h: [[c.upper() for c in h[0]], *h[1:]])),
+    "a year with semicolons": ("mimic", in_folders("2020", "2021", last=lambda held: written(held, ";"))),
+    "a year packed": ("mimic", in_folders("2020", "2021", last=lambda held: gzip.compress(written(held)))),
+    "a year in UTF-16": ("mimic", in_folders("2020", "2021", last=lambda held: written(held).decode().encode("utf-16"))),
+    "a year behind a link": ("mimic", through_a_link),
+    "parts as Spark writes them": ("mimic", as_spark_wrote_it),
+    "Parquet ids as wide decimals": (
+        "mimic", parquet(ORDERS, subject_id=lambda v: pa.array(map(Decimal, v), pa.decimal128(38, 2)))),
+    "Parquet ids as unsigned numbers": (
+        "mimic", parquet(ORDERS, subject_id=lambda v: pa.array(map(int, v), pa.uint64()))),
+    "Parquet concepts as floats": ("omop", parquet("drug_exposure.csv", drug_concept_id=numbers(float))),
+    "Parquet persons of 32 bits": (
+        "omop", parquet("drug_exposure.csv", person_id=lambda v: pa.array(map(int, v), pa.int32()))),
+    "minutes as 17.0": ("eicu", rows("medication.csv", column(1, lambda v: v + ".0"))),
+    "codes parted by semicolons": ("eicu", rows("diagnosis.csv", column(3, lambda v: v.replace(", ", ";")))),
     "delimiter at every end": ("mimic", data(ORDERS, lambda b: b.replace(b"\n", b",\n"))),
     "notes over two lines": ("mimic", rows(ORDERS, with_column("note", "one\ntwo, three"))),
     "notes with quotation marks": ("mimic", rows(ORDERS, with_column("note", 'says "yes", twice'))),
@@ -162,7 +213,38 @@ def test_a_harmless_change_leaves_every_cell(tmp_path, base, name):
 
 
 COPY = "Copy of PRESCRIPTIONS.csv"
+
+
+def in_a_delta_table(folder):
+    parquet(ORDERS)(folder)
+    table = folder / "prescriptions"
+    (table / "_delta_log").mkdir(parents=True)
+    (folder / "PRESCRIPTIONS.parquet").rename(table / "part-00000.parquet")
+
+
 REFUSED = {
+    "a Delta table": ("mimic", in_a_delta_table, "is a Delta table"),
+    "a link that leads nowhere": (
+        "mimic", lambda f: ((f / ORDERS).unlink(), (f / ORDERS).symlink_to("gone")), "leads nowhere"),
+    "a deeper folder": ("mimic", in_folders("2020", "a/b/c/d/2021"), "an older copy"),
+    "a year of other columns": ("mimic", in_folders("2020", "2021", change=with_column("x", "1")), "columns differ"),
+    "an empty year": ("mimic", in_folders("2020", "2021", last=lambda _: b""), "no header"),
+    "padding behind the packed file": ("mimic", data(ORDERS, lambda b: gzip.compress(b) + b"garbage"), "damaged"),
+    "zeros behind the last line": ("mimic", data(ORDERS, lambda b: b + b"\0" * 99), "fewer columns"),
+    "a mark of an old system at the end": ("mimic", data(ORDERS, lambda b: b + b"\x1a"), "fewer columns"),
+    "a comma behind a backslash": ("mimic", data(ORDERS, lambda b: b.replace(b"Hep", b"Hep\\,")), "fewer columns"),
+    "ids of a whole table with zeros": ("mimic", rows(ORDERS, column(0, lambda v: "0" + v)), "write ids alike"),
+    "ids of a whole table with a plus": ("mimic", rows(ORDERS, column(0, lambda v: "+" + v)), "write ids alike"),
+    "ids of a whole table with commas": ("mimic", rows(ORDERS, column(0, lambda v: "7," + v[1:])), "write ids alike"),
+    "an ICD version 09": (
+        "mimic", rows(DX, lambda h: [["subject_id", "hadm_id", "icd_code", "icd_version"], *([*r, "09"] for r in h[1:])]),
+        "unknown ICD version"),
+    "concepts rounded by a spreadsheet": (
+        "omop", rows("drug_exposure.csv", column(1, lambda _: "1.1E+06")), "rounded"),
+    "stays with zeros in one table": (
+        "eicu", rows("medication.csv", column(0, lambda v: "0" + v)), "stay not in patient table"),
+    "codes of one's own as floats": (
+        "flat", parquet("orders.csv", drug=lambda _: pa.array([250.0, 250.0, 8.45])), "export the column as text"),
     "a column twice": ("mimic", rows(ORDERS, with_column("drug", "Warfarin")), "'drug' is there more than once"),
     "a column twice in tables of one's own": (
         "flat", rows("orders.csv", with_column("drug", "X")), "'drug' is there more than once"),
@@ -233,6 +315,16 @@ SAID = {
     "ICD codes with O for 0": (rows(DX, one(3, 2, "25OOO")), "not an ICD-9 code"),
     "ICD codes with their system": (rows(DX, one(3, 2, "ICD9:25000")), "not an ICD-9 code"),
     "the header once more": (data(ORDERS, lambda b: b + b), "ids are no whole numbers"),
+    "a ward's own table beside it": (
+        lambda f: (f / "ward_PRESCRIPTIONS.csv").write_bytes((f / ORDERS).read_bytes()), "not read: ward_PRESCRIPTIONS.csv"),
+    "a zipped part beside it": (lambda f: (f / "PRESCRIPTIONS_2021.zip").write_bytes(b"PK"), "not read: PRESCRIPTIONS_2021.zip"),
+    "a part of unknown form beside it": (lambda f: (f / "prescriptions2.dat").write_bytes(b"x"), "not read: prescriptions2.dat"),
+    "letters read in another encoding": (rows(ORDERS, one(2, 4, "Asp\u00c3\u00a9rin")), "1 codes were read in another encoding"),
+    "letters that were lost": (rows(ORDERS, one(2, 4, "Asp\ufffdrin")), "1 codes were read in another encoding"),
+    "a page's spelling": (rows(ORDERS, one(2, 4, "Iron&amp;C")), "1 codes were read in another encoding"),
+    "an ICD code with a dagger": (rows(DX, one(2, 2, "008.45+")), "not an ICD-9 code"),
+    "an ICD code with a gap": (rows(DX, one(2, 2, "008.-")), "not an ICD-9 code"),
+    "a visit -1 for none": (rows(ORDERS, one(3, 1, "-1")), "visits: 1 of 4 ids are no whole numbers"),
     "a workbook beside it": (lambda f: (f / "PRESCRIPTIONS.xlsx").write_bytes(b"PK\x03\x04"), "not read: PRESCRIPTIONS.xlsx"),
     "an older file beside it": (lambda f: (f / "PRESCRIPTIONS.csv.bak").write_bytes(b"x"), "not read: PRESCRIPTIONS.csv.bak"),
     "two columns for one time": (rows(ORDERS, with_column("starttime", "2150-01-01")), "'starttime' is read, not startdate"),
@@ -264,6 +356,96 @@ def test_a_list_of_icd_codes_without_a_leading_zero_is_doubted():
         "no ICD-9 code begins with 0: did the export lose leading zeros?",
     )
     assert findings((), (), codes=[*full, "ICD9CM:008.45"]) == ()
+
+
+def test_a_list_of_icd_codes_none_of_which_ends_with_zero_is_doubted():
+    full = [f"ICD9CM:{n:03}.{m}1" for n in range(0, 200, 2) for m in (1, 2)]
+    assert findings((), (), codes=full) == (
+        "no ICD-9 code ends with 0: did the export lose zeros after the point?",
+    )
+    assert findings((), (), codes=[*full, "ICD9CM:250.00"]) == ()
+
+
+@pytest.mark.parametrize("concept", ["-1", "00", "aspirin"])
+def test_a_concept_that_is_none_is_counted(tmp_path, concept):
+    put(tmp_path / "export", SOURCES["omop"][1])
+    rows("drug_exposure.csv", one(2, 1, concept))(tmp_path / "export")
+    _, coverage = run("omop", tmp_path / "export")
+    assert coverage.tables[1].dropped == {"not a concept id": 1}
+
+
+def test_icd_codes_that_were_numbers_in_sqlite_are_refused(tmp_path):
+    path = tmp_path / "export"
+    with sqlite3.connect(path) as db:
+        for name, (head, *held) in MIMIC.items():
+            types = ", ".join(f"{c} {'INTEGER' if c == 'icd9_code' else 'TEXT'}" for c in head)
+            db.execute(f"CREATE TABLE {name.removesuffix('.csv')} ({types})")
+            marks = ", ".join("?" * len(head))
+            db.executemany(f"INSERT INTO {name.removesuffix('.csv')} VALUES ({marks})", held)
+    db.close()
+    with pytest.raises(TriphenoError, match="export the column as text"):
+        run("mimic", path)
+
+
+def test_a_gap_in_a_column_of_floats_is_missing(tmp_path, base):
+    put(tmp_path / "export", SOURCES["omop"][1])
+    gap = {"visit_occurrence_id": lambda v: pa.array([float("nan"), *map(float, v[1:])])}
+    parquet("drug_exposure.csv", **gap)(tmp_path / "export")
+    tensor, coverage = run("omop", tmp_path / "export")
+    assert len(tensor) == len(base["omop"][0]) - 1
+    assert coverage.tables[1].dropped == {"no visit": 1}
+
+
+def test_an_offset_moves_no_time_over_midnight(tmp_path):
+    put(tmp_path / "export", MIMIC)
+    labs = ["subject_id,hadm_id,itemid,charttime,flag", "7001,10,5,2150-01-01,abnormal"]
+    (tmp_path / "export" / "LABEVENTS.csv").write_text("\n".join(labs) + "\n")
+    rows(ORDERS, column(2, lambda v: v + " 00:30:00+02"))(tmp_path / "export")
+    tensor, _ = run("mimic", tmp_path / "export", modes=("medication", "lab"), window="same-day")
+    assert len(tensor) == 2
+
+
+def flags(yes, no):
+    head = ["who", "stay", "code", "insulin"]
+    return {"a.csv": [head, ["1", "a", "X", yes], ["2", "b", "Y", no], ["3", "c", "Y", yes]]}
+
+
+FLAGS = """
+[[source.tables]]
+file = "a.csv"
+mode = "diagnosis"
+patient = "who"
+visit = "stay"
+code = "code"
+[[source.tables]]
+file = "a.csv"
+mode = "medication"
+patient = "who"
+visit = "stay"
+flags = ["insulin"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("yes", "no", "told"),
+    [("1.0", "0.0", ""), ("1", "00", ""), ("x", "", ""), ("Yes", " No ", ""),
+     ("ja", "nein", "a.csv: taken as given: ja, nein"), ("5 mg", "0 mg", "a.csv: taken as given: 2 other values")],
+)  # fmt: skip
+def test_what_a_flag_says_is_understood_or_named(tmp_path, yes, no, told):
+    put(tmp_path / "export", flags(yes, no))
+    (tmp_path / "site.toml").write_text(FLAGS)
+    site, result = run_ingest(Flat(), tmp_path / "export", mapping=tmp_path / "site.toml")
+    assert (told in result.sites[0].warnings) == bool(told)
+    assert len(cells(site)) == (3 if told else 2)
+
+
+def test_a_bound_that_is_no_number_is_refused(tmp_path):
+    put(tmp_path / "export", SOURCES["eicu"][1])
+    labs = [["patientunitstayid", "labresultoffset", "labname", "labresult"], ["70", "5", "K", "9"]]
+    put(tmp_path / "export", {"lab.csv": labs})
+    (tmp_path / "export" / "reference_ranges.csv").write_text("code;low;high\nK;3,5;5,0\n")
+    with pytest.raises(TriphenoError, match="1 rows have bounds that are no numbers"):
+        run("eicu", tmp_path / "export", modes=("medication", "lab"))
 
 
 # ── FHIR ──────────────────────────────────────────────────────────────────────────────────────────
@@ -324,6 +506,11 @@ FHIR_SAID = {
     "a parent that is not there": (with_fields(4, partOf={"reference": "Encounter/99"}), "part of one that the export does not have"),
     "a cancelled order in capitals": (with_fields(0, status="Cancelled"), "never done"),
     "a cancelled stay": (with_fields(3, status="cancelled"), "no visit"),
+    "an order that was only proposed": (with_fields(0, intent="proposal"), "never done"),
+    "a patient by another number": (with_fields(0, subject={"identifier": {"value": "7"}}), "no patient"),
+    "a line cut off": (lambda: as_lines(resources())[:-30], "not JSON"),
+    "orders of an older standard": (
+        lambda: as_lines([*resources(), {"resourceType": "MedicationOrder", "id": "o"}]), "1 MedicationOrder are not read"),
     "statements beside orders": (
         lambda: as_lines([*resources(), {"resourceType": "MedicationStatement", "id": "s"}]), "1 MedicationStatement are not read"),
     "a page": (lambda: "<Bundle/>", "not JSON|no resourceType"),
@@ -355,6 +542,30 @@ def test_a_harmful_change_of_fhir_is_said(tmp_path, name):
     text, words = FHIR_SAID[name]
     told = told_by(lambda: fhir(tmp_path, text)[1])
     assert any(word in line for line in told for word in words.split("|")), told
+
+
+def observation(**fields):
+    given = {
+        "resourceType": "Observation", "id": "o", "code": {"coding": [{"system": "http://loinc.org", "code": "1-8"}]},
+        "subject": {"reference": "Patient/7"}, "encounter": {"reference": "Encounter/70"},
+        "valueQuantity": {"value": 9, "unit": "mmol/L"}, "referenceRange": [{"low": {"value": 1}, "high": {"value": 5}}],
+    }  # fmt: skip
+    return as_lines([*resources(), given | fields])
+
+
+@pytest.mark.parametrize(
+    ("ranges", "reason"),
+    [
+        ([{"high": {"value": 5}}, {"high": {"value": 20}}], "several ranges"),
+        ([{"high": {"value": 5, "unit": "mg/dL"}}], "range in another unit"),
+        ([{"text": "1-5"}], "no rule for abnormal"),
+    ],
+)
+def test_a_range_that_may_be_another_decides_nothing(tmp_path, ranges, reason):
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "all.ndjson").write_text(observation(referenceRange=ranges))
+    with pytest.raises(TriphenoError, match=f"1 rows: {reason}"):
+        run_ingest(FHIR(), tmp_path / "export", modes=("medication", "lab"))
 
 
 # ── MEDS ──────────────────────────────────────────────────────────────────────────────────────────
@@ -399,6 +610,8 @@ MEDS_HARMLESS = {
     "codes as bytes": meds_with(code=lambda c: c.cast(pa.binary())),
     "codes in a dictionary": meds_with(code=lambda c: c.dictionary_encode()),
     "shards in other types": other_shards,
+    "a notebook's copy": lambda f: (
+        meds_with()(f), meds_shard(f / "data" / ".ipynb_checkpoints" / "0.parquet", [(7, "2020-01-02", "DRUG//Old", None)])),
     "codes without descriptions": meds_with_codes(code=["x"]),
     "codes listed twice": meds_with_codes(code=["DIAGNOSIS//ICD//10//I10"] * 2, description=["a", "b"]),
 }  # fmt: skip
@@ -410,7 +623,7 @@ def test_a_harmless_change_of_meds_leaves_every_cell(tmp_path, name):
     site, result = run_ingest(MEDS(), tmp_path / "export")
     assert cells(site) == {("7", "MEDICATION//START//Aspirin", "DIAGNOSIS//ICD//10//I10"): 1}
     shards = (tmp_path / "export" / "data").rglob("*.parquet")
-    rows_of_files = sum(pq.read_metadata(shard).num_rows for shard in shards)
+    rows_of_files = sum(pq.read_metadata(s).num_rows for s in shards if "/." not in str(s))
     for table in result.sites[0].tables:  # one for each mode, of the same shards
         assert table.read == table.used + sum(table.dropped.values()) == rows_of_files
 
@@ -477,6 +690,8 @@ CELLS_HARMLESS = {
     "delimiter at every end": CELLS.replace("\n", ",\n").encode(),
     "blank lines": CELLS.replace("\n2,", "\n\n2,").encode(),
     "a mark without width": CELLS.replace("Aspirin", "\u200bAspirin").encode(),
+    "counts with a plus": CELLS.replace(",2\n", ",+2\n").encode(),
+    "codes over two lines": CELLS.replace("Aspirin", '"Aspirin\n"').encode(),
     "counts as 2.0": CELLS.replace(",2\n", ",2.0\n").encode(),
     "Parquet under a text's name": in_parquet(TABLE),
     "Parquet with blanks": other("medication", [" Aspirin", "Heparin ", "0071"]),
@@ -489,6 +704,10 @@ CELLS_REFUSED = {
     "a count below 0": CELLS.replace(",2\n", ",-2\n").encode(),
     "a count with a comma": CELLS.replace(",2\n", ',"1,000"\n').encode(),
     "a count 2_0": CELLS.replace(",2\n", ",2_0\n").encode(),
+    "a count without end": CELLS.replace(",2\n", ",inf\n").encode(),
+    "a count 0x10": CELLS.replace(",2\n", ",0x10\n").encode(),
+    "a count in other digits": CELLS.replace(",2\n", ",\u0662\n").encode(),
+    "a mark of an old system at the end": CELLS.encode() + b"\x1a",
     "a count NaN": CELLS.replace(",2\n", ",NaN\n").encode(),
     "patient NULL": CELLS.replace("001,", "NULL,").encode(),
     "code NA": CELLS.replace("Aspirin", "NA").encode(),
@@ -571,3 +790,22 @@ def test_a_frostt_line_that_is_none_is_refused_by_both_ways_in(tmp_path, line):
         read_tensor(path)
     with pytest.raises(TriphenoError):
         run_ingest(Flat(), path)
+
+
+EVENTS = "patient,window,mode,code\n1,1,medication,a\n1,1,diagnosis,b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (EVENTS + "1,1,Medication,c\n", "differ by capitals"),
+        (EVENTS + "1,,medication,c\n", "1 of 3 events have no window"),
+        (EVENTS.replace("code\n", "code,code\n").replace(",a", ",a,z").replace(",b", ",b,z"), "more than once"),
+        (EVENTS + "1,1\n", "more or fewer columns"),
+        (EVENTS.replace("1,1,medication", "1.0,1,medication"), "write ids alike"),
+    ],
+)  # fmt: skip
+def test_events_that_may_mean_something_else_are_refused(tmp_path, text, reason):
+    (tmp_path / "events.csv").write_text(text)
+    with pytest.raises(TriphenoError, match=reason):
+        read_tensor(tmp_path / "events.csv")

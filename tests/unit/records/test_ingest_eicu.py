@@ -86,11 +86,12 @@ def test_times_of_one_hospital_stay_share_a_clock_and_stays_never_meet(units):
 def test_one_folder_per_region_and_a_patient_of_two_hospitals_is_two_local_patients(units):
     site, result = run_ingest(EICU(), units, by="region")
     assert cells(site / "West") == {("ann", "1820", "ICD9CM:401.9"): 1}
-    assert cells(site / "unknown") == {
+    assert cells(site / "region-not-recorded") == {
         ("ann", "1820", "ICD9CM:401.9"): 1,
         ("bob", "1820", "ICD9CM:584.9"): 1,
     }
-    assert [coverage.site for coverage in result.sites] == ["West", "unknown"]
+    assert [coverage.site for coverage in result.sites] == ["West", "region-not-recorded"]
+    assert "of 1 hospitals the region is not recorded" in result.to_text()
     (lost,) = result.unassigned
     assert (lost.read, lost.dropped) == (1, {"stay not in patient table": 1})
     assert "1 rows of medication.csv belong to no region" in result.to_text()

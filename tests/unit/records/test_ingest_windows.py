@@ -1,4 +1,4 @@
-"""What a window is: the examples of docs/windows.md, computed by hand."""
+"""What a window is: the examples of docs/counting-windows.md, computed by hand."""
 
 import pytest
 

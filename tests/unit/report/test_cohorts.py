@@ -11,8 +11,8 @@ import pytest
 from scipy.optimize import nnls
 
 from tripheno.errors import OutputExists, RunNotFound, UnknownCodes
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, read_events, write_events
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.report.cohorts import read_frozen, score, write_scored
 from tripheno.report.page import render_page
 from tripheno.report.run_folder import read_report

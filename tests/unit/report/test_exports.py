@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tripheno.errors import BadSheet, NoConceptIds, NothingToExport, OutputExists, SettingsError
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.report.annotations import latest
 from tripheno.report.cohorts import score, write_scored
 from tripheno.report.exports.chosen import Wanted
@@ -47,7 +48,7 @@ def with_codes(events, other):
 def home(tmp_path_factory):
     """A run on concept ids, one on other codes, and scored patients of the first."""
     home = tmp_path_factory.mktemp("exports")
-    settings = SyntheticSettings(patients_per_hospital=(120, 100, 60), with_times=True)
+    settings = SyntheticSettings(patients_per_hospital=(300, 100, 60), with_times=True)
     hospitals = synthetic_network(settings).hospitals
     omop = with_concept_ids(pa.concat_tables(h.events for h in hospitals[:1]))
     write_events(omop, home / "events.parquet", CountingRule())
@@ -245,6 +246,24 @@ def test_all_rejected_is_said_and_no_folder_is_overwritten(run, tmp_path):
         export_run(run, "csv", tmp_path)
     with pytest.raises(SettingsError, match="scored"):
         export_run(run, "csv", tmp_path / "more", Wanted(scored=tmp_path))
+
+
+def test_codes_that_would_point_at_few_patients_are_in_no_export(run, tmp_path):
+    own = tmp_path / "run"
+    shutil.copytree(run, own)
+    plain = json.loads((own / "phenotypes.json").read_text())
+    plain[1]["named"] = False
+    (own / "phenotypes.json").write_text(json.dumps(plain))
+    hidden = {c["code"] for codes in plain[1]["codes"].values() for c in codes}
+    hidden -= {c["code"] for n in (0, 2, 3) for cs in plain[n]["codes"].values() for c in cs}
+    say(own, 2, "name", "Known to me")
+    say(own, 2, "decision", "merged into 1")
+    for kind in ("valueset", "atlas", "csv", "meds"):
+        for path in export_run(own, kind, tmp_path / kind, EVERY):
+            assert not any(code.encode() in path.read_bytes() for code in hidden), path.name
+    with pytest.raises(NothingToExport):
+        export_run(own, "slides", tmp_path / "slides", Wanted(unstable=True, only=(2,)))
+    assert not (tmp_path / "slides").exists()
 
 
 @pytest.mark.parametrize("kind", sorted(FORMATS))

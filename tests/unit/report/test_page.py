@@ -113,4 +113,5 @@ def test_what_to_do_next_follows_from_how_sure_it_is(folder):
 
     assert "run it again with --resamples" in last(None)
     assert "do not name or use these" in last("unstable")
-    assert "stable ones first" in last("stable")
+    assert "of the stable ones first" in last("stable")
+    assert "of the partly stable ones first" in last("partly")

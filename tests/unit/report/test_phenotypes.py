@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tripheno.evaluation.origin import Origin, origins
+from tripheno.privacy.labels import shown_positions
 from tripheno.privacy.prevalence import prevalence_of, prevalence_of_sums, shown_prevalence
 from tripheno.report.models_table import models_table
 from tripheno.report.page import percent, signed_percent
@@ -23,10 +25,11 @@ from tripheno.report.phenotypes import (
     to_plain,
     weighed_in_words,
 )
-from tripheno.report.titles import brief, led_apart, readable
+from tripheno.report.titles import apart, brief, led_apart, readable
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.evidence import Weighed
 from tripheno.study.makers import Maker
+from tripheno.study.result import Findings
 from tripheno.study.simulation import assemble, own_models, run_method
 from tripheno.testing.planted import planted
 
@@ -180,9 +183,18 @@ def test_no_small_number_of_people_is_told_by_an_interval_or_by_those_who_have_n
         assert (few["share_without"], few["resamples"]) == (told, 0)
 
 
-def test_codes_without_a_name_are_counted_not_guessed(solved):
-    from dataclasses import replace
+def test_no_hospital_is_asked_for_names_of_a_phenotype_that_too_few_carry(solved):
+    _, _, solution, weighed = solved
+    few = replace(weighed, effective=(10.9, *[50.0] * 5))
+    found = Findings(solution, few, {}, 0.0, fewest=11).shown
+    first, rest = (
+        shown_positions(solution.axes, solution.factors, which) for which in ([0], range(1, 6))
+    )
+    assert found == rest
+    assert any(set(first[mode]) - set(found[mode]) for mode in first)
 
+
+def test_codes_without_a_name_are_counted_not_guessed(solved):
     solution = solved[2]
     first = phenotypes_of(solution)[0].codes["medication"][0].position
     axis = solution.axes[0]
@@ -217,8 +229,9 @@ class TestTitlesAndGrades:
         assert found.title == "insulin"
 
     def test_the_worst_evidence_gives_the_grade_and_an_unstable_one_has_no_name_of_its_own(self):
-        grades = {(0.95, 0.92): "stable", (0.95, 0.75): "partly", (0.95, 0.1): "unstable",
-                  (0.1, 0.95): "unstable", (None, 0.95): "stable", (0.95, None): None}  # fmt: skip
+        grades = {(0.92, 0.96): "stable", (0.95, 0.92): "partly", (0.95, 0.75): "partly",
+                  (0.95, 0.1): "unstable", (0.1, 0.95): "unstable", (None, 0.95): "stable",
+                  (0.95, None): None}  # fmt: skip
         for (starts, resamples), grade in grades.items():
             found = {"stability": starts, "stability_resamples": resamples}
             assert grade_of(self.phenotype(1, [("fever", 0.9)], **found)) == grade
@@ -243,9 +256,21 @@ class TestTitlesAndGrades:
     def test_what_is_written_in_capitals_or_as_a_path_is_made_readable(self):
         assert readable("ASPIRIN  EC 81 MG") == "Aspirin ec 81 mg"
         assert readable("COPD") == "COPD"
-        assert (
-            brief("pulmonary | respiratory failure | hypoxemia") == "hypoxemia, respiratory failure"
-        )
+        heart = "cardiovascular | arrhythmias | atrial fibrillation"
+        assert brief(heart) == "atrial fibrillation"
+        assert brief(f"{heart} | with rapid response") == "atrial fibrillation, with rapid response"
+        assert brief("organ | group | sepsis | sepsis with shock") == "sepsis with shock"
+        assert brief("lungs | hypoxemia") == "hypoxemia"
+
+    def test_two_codes_of_a_card_are_never_shown_alike(self):
+        names = ("heart | valves | stenosis", "brain | vessels | stenosis", "skin | rash")
+        codes = [RankedCode(n, str(n), name, 1.0, 0.1) for n, name in enumerate(names)]
+        assert [name for _, name in apart(codes)] == [*names[:2], "rash"]
+
+    def test_without_resamples_few_patients_are_not_pointed_at_either(self):
+        weighed = Weighed((40, 40), 0, (10.9, 11.0))
+        assert weighed_in_words(weighed)["named"] == [False, True]
+        assert weighed_in_words(weighed, fewest=5)["named"] == [True, True]
 
 
 def test_shares_are_never_shown_as_less_than_nothing():

@@ -23,7 +23,7 @@ from tripheno.report.simulated import run_simulation
 from tripheno.report.who import outcomes, who_has
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
-from tripheno.study.subgroups import counted_groups
+from tripheno.study.subgroups import counted_groups, groups_of
 from tripheno.testing.planted import planted
 
 
@@ -101,6 +101,15 @@ def test_no_hidden_count_follows_from_the_others_and_the_totals(pairs):
         assert possible >= min(10, sizes[n], room)
 
 
+def test_a_few_of_whom_a_trait_is_not_known_are_counted_with_the_group_before_them():
+    traits = nothing_known(100)
+    traits[:, 3] = [0] * 40 + [1] * 55 + [2] * 5
+    groups = groups_of(counted_groups(traits, np.arange(100)[:, None] % 2 == 0), 11)
+    told = {one.name: (one.people, one.having[0]) for one in groups if one.trait == "outcome"}
+    assert told == {"died": (40, 20), "did not die or not known": (60, 30)}
+    assert [one.people for one in groups if one.name == "not known"] == [100, 100, 100]
+
+
 def test_a_risk_ratio_and_its_interval_are_those_of_the_textbook():
     found = association(30, 70, 20, 180)
     assert found.risk == 0.3
@@ -147,7 +156,7 @@ def test_a_simulation_keeps_every_hospital_s_own_table_and_hands_none_on(run):
     for name, groups in own.items():
         women = next(one for one in groups if one.name == "female")
         assert women.people == int((traits[name][:, 1] == 0).sum())
-        summary = f"outcome, <bdi>{name}</bdi></summary>"
+        summary = f"outcome (<bdi>{name}</bdi>)</summary>"
         assert summary not in (folder / "report.html").read_text()
         client = TestClient(make_app(folder, "t", ["testserver"]), headers={"host": "testserver"})
         client.get("/?token=t")
@@ -166,7 +175,7 @@ def test_a_simulation_shows_groups_of_all_patients_and_of_no_single_hospital(run
     first = who_has(found, 1)["all hospitals"]
     assert set(first) == {"sex", "outcome"}  # of age and year nothing is known
     page = (folder / "report.html").read_text()
-    assert "By sex, outcome" in page
+    assert "Who has it, by sex, outcome" in page
 
 
 def test_no_association_is_claimed_for_an_unstable_phenotype(run):

@@ -144,7 +144,7 @@ def test_the_printed_variant_asks_for_the_penalties_the_paper_does_not_give():
 
 class TestPhenotyper:
     def test_it_fits_and_scores_event_tables_like_scikit_learn(self):
-        from tripheno.records.synthetic import SyntheticSettings, synthetic_network
+        from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 
         network = synthetic_network(SyntheticSettings(patients_per_hospital=(120, 100, 80)))
         tables = [hospital.events for hospital in network.hospitals]

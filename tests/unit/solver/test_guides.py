@@ -13,7 +13,6 @@ from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.fit import fit
 from tripheno.solver.guides import Guide, as_guides, guide_columns, read_guides
-from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
 from tripheno.testing.planted import planted
@@ -84,18 +83,6 @@ def test_the_pull_never_raises_the_objective_of_exact():
     settings = SolverSettings(3, "exact", tol=1e-5, guides=(guide,), guide_pull=0.5)
     values = [line.objective for line in fit(network.hospitals, settings).history]
     assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(values))
-
-
-def test_the_pull_is_the_gradient_of_its_value():
-    rng = np.random.default_rng(0)
-    unit = np.abs(rng.normal(size=(6, 2)))
-    unit /= np.linalg.norm(unit, axis=0)
-    guide = np.zeros((6, 2))
-    guide[[1, 2], 0] = np.sqrt(0.5)
-    penalty = FactorPenalty("nonnegative", pull=3.0, guide=guide)
-    step = rng.normal(size=(6, 2))
-    slope = (penalty.value(unit + 1e-6 * step) - penalty.value(unit - 1e-6 * step)) / 2e-6
-    assert slope == pytest.approx(-float((penalty.given_back(unit) * step).sum()), rel=1e-5)
 
 
 def test_codes_are_known_by_code_and_by_label_in_any_case():

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from tripheno.errors import EmptyComponent
 from tripheno.solver.fit import fit
@@ -92,6 +93,40 @@ def single_start_is_honest(number, name, method, seed):
         assert residual(number, found) <= 2.0 * Tolerances.kkt
 
 
+def lower_by_a_general_optimiser(number, solution):
+    """How much of Ψ L-BFGS-B still takes off, over all entries of all factors; and Ψ as it sees it.
+
+    Ψ is written out over the dense tensor: nothing of the solvers' sums enters.
+    """
+    whole = pooled(list(hospitals(number).values()))
+    counts = np.zeros(whole.shape)
+    cells, values = whole.coordinates()
+    counts[tuple(cells.T)] = values
+    totals = Totals(solution.null_loss, float(solution.nonzeros), float(solution.patients))
+    penalties = Exact(solution.settings, solution.axes).start(solution.factors, totals).penalties
+    cuts = 4 * np.cumsum(whole.shape)[:-1]
+
+    def psi(flat):
+        a, b, c = (part.reshape(-1, 4) for part in np.split(flat, cuts))
+        left = np.einsum("ir,jr,kr->ijk", a, b, c) - counts
+        value, slopes = (left**2).sum(), [2.0 * np.einsum("ijk,jr,kr->ir", left, b, c)]
+        equations = (("ijk,ir,kr->jr", b, c), ("ijk,ir,jr->kr", c, b))
+        for penalty, (equation, factor, other) in zip(penalties, equations, strict=True):
+            length = np.maximum(np.linalg.norm(factor, axis=0), 1e-12)
+            value += penalty.value(factor)
+            slope = 2.0 * np.einsum(equation, left, a, other)
+            slopes.append(slope + penalty.gradient(factor / length) / length)
+        return value, np.concatenate([slope.ravel() for slope in slopes])
+
+    rows = np.vstack(list(solution.patient_factors.values()))
+    first = np.concatenate([rows.ravel(), *(factor.ravel() for factor in solution.factors)])
+    found = minimize(
+        psi, first, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(first),
+        options={"maxiter": 2000, "maxfun": 4000, "ftol": 1e-13, "gtol": 1e-9},
+    )  # fmt: skip
+    return 1.0 - found.fun / psi(first)[0], psi(first)[0]
+
+
 every = pytest.mark.parametrize("method", ["exact", "trip"])
 named = pytest.mark.parametrize("name", list(PENALTIES))
 
@@ -127,3 +162,14 @@ def test_trip_that_stands_still_on_a_slope_goes_on(seed):
     single_start_is_honest(1, "distinct 0.02", "trip", seed)
     found, _ = run(1, "distinct 0.02", "trip", seed, 1)
     assert found.converged
+
+
+@every
+@pytest.mark.parametrize("name", ["none", "distinct 0.02", "sparse"])
+@pytest.mark.parametrize("starts", [1, 16])
+def test_where_a_run_converged_a_general_optimiser_goes_no_lower(name, method, starts):
+    found, _ = run(1, name, method, 0, starts)
+    assert found.converged
+    lower, seen = lower_by_a_general_optimiser(1, found)
+    assert seen == pytest.approx(found.objective, rel=1e-9)
+    assert lower <= 1e-4

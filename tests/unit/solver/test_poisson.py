@@ -15,15 +15,15 @@ from tripheno.exchange.communicator import in_clear
 from tripheno.exchange.registry import messages_of
 from tripheno.protocol.agreed import read_protocol
 from tripheno.solver import hospital, tournament
-from tripheno.solver.checkpoints import race_arrays, race_of
+from tripheno.solver.checkpoints import tournament_arrays, tournament_of
 from tripheno.solver.fit import fit
 from tripheno.solver.loop import Members, first_factors
 from tripheno.solver.poisson import PoissonLoss
-from tripheno.solver.race import Race, run_race
 from tripheno.solver.settings import SolverSettings
-from tripheno.study.doors import declare_all, plan_of
+from tripheno.solver.tournament_run import TournamentState, run_tournament
 from tripheno.study.evidence import choose_rank
 from tripheno.study.makers import Maker
+from tripheno.study.message_plan import declare_all, plan_of
 from tripheno.tensor import reference
 from tripheno.tensor.count_tensor import CountTensor
 
@@ -65,10 +65,12 @@ def test_a_race_that_was_kept_goes_on_as_if_it_had_never_stopped():
     start = first_factors(axes, POISSON)
     totals, _ = members.sum("totals", hospital.begin, start)
     kept = []
-    whole = run_race(members, Race(tournament.alone(3, start)), totals, POISSON, keep=kept.append)
+    whole = run_tournament(
+        members, TournamentState(tournament.alone(3, start)), totals, POISSON, keep=kept.append
+    )
     assert whole.quiet.converged
-    middle = race_of(race_arrays(kept[6]))
-    again = run_race(members, middle, totals, POISSON)
+    middle = tournament_of(tournament_arrays(kept[6]))
+    again = run_tournament(members, middle, totals, POISSON)
     assert len(again.history) == len(whole.history)
     assert again.objective == pytest.approx(whole.objective, rel=1e-9)
     for one, other in zip(whole.factors, again.factors, strict=True):

@@ -7,10 +7,10 @@ import pytest
 
 from tripheno.errors import EmptyTensor, NothingLeft
 from tripheno.exchange.communicator import in_clear
-from tripheno.protocol.agreed import Protocol, SetAside, protocol_hash
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
+from tripheno.lab.synthetic.presets import planted_hard_settings
+from tripheno.protocol.agreed import SetAside, StudyProtocol, protocol_hash
 from tripheno.records.events import CountingRule, write_events
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
-from tripheno.records.synthetic_presets import planted_hard_settings
 from tripheno.report.simulated import run_simulation
 from tripheno.report.sites import read_sites
 from tripheno.solver.settings import SolverSettings
@@ -75,7 +75,7 @@ def test_a_hospital_that_lacks_what_others_use_often_is_named_and_no_other():
     assert codes[0].share == pytest.approx(30 / 80)  # `rare` is lacked too, and not often used
 
 
-def test_people_are_counted_in_steps_of_the_threshold_and_small_codes_not_at_all():
+def test_people_are_counted_in_coarse_steps_and_rare_codes_not_at_all():
     heard = {}
 
     class Listening:
@@ -96,6 +96,11 @@ def test_people_are_counted_in_steps_of_the_threshold_and_small_codes_not_at_all
     for one in heard.values():
         assert all((people % 11 == 0).all() for people in one.people)
     assert heard["south"].people[0].tolist() == [33.0, 0.0]  # 40 and 10 people
+    rare = {"heparin": lambda _i: True, "rare": lambda i: i < 115, "often": lambda i: i < 345}
+    large = {name: hospital(rare, 1_200) for name in network()}
+    align(Listening(in_clear(large)), large, "vocabulary", fewest=11, rule=SetAside())
+    assert heard["south"].patients == 1_200
+    assert sorted(heard["south"].people[0]) == [0.0, 336.0, 1_200.0]  # 115, 345; steps of 24
 
 
 def test_few_patients_and_codes_without_names_keep_everything():
@@ -116,8 +121,8 @@ def test_a_hospital_with_carriers_alone_is_refused_by_name():
 
 
 def test_the_rule_is_part_of_what_hospitals_agree_on():
-    agreed = Protocol("study", CountingRule(), SolverSettings())
-    other = Protocol("study", CountingRule(), SolverSettings(), set_aside=SetAside(common=0.8))
+    agreed = StudyProtocol("study", CountingRule(), SolverSettings())
+    other = StudyProtocol("study", CountingRule(), SolverSettings(), set_aside=SetAside(common=0.8))
     assert protocol_hash(agreed) != protocol_hash(other)
 
 

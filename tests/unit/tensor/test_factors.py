@@ -156,6 +156,18 @@ def test_two_equal_components_get_a_ridge_at_any_scale(scale):
     assert np.isfinite(np.linalg.cholesky(mended)).all()
 
 
+@pytest.mark.parametrize("share", [1e-12, 1e-10, 1e-8, 1e-6])
+def test_grams_that_differ_in_the_last_bits_stay_as_near_when_mended(share):
+    """Wherever the smallest eigenvalue lies: no threshold parts two hospitals."""
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    near = [
+        regular((turn * np.array([nudge * share, 1.0, 1.0, 2.0])) @ turn.T)[0]
+        for nudge in (1.0 - 1e-6, 1.0 + 1e-6)
+    ]
+    assert np.abs(near[0] - near[1]).max() <= 4e-6 * share + 1e-14
+
+
 def test_an_empty_gram_becomes_solvable():
     mended, ridged = regular(np.zeros((3, 3)))
     assert ridged

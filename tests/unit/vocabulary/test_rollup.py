@@ -20,7 +20,7 @@ def test_both_versions_of_icd_meet_in_one_ccs_category():
 
 def test_both_versions_of_icd_meet_in_one_ccsr_category():
     assert set(ccsr(["ICD9CM:401.9", "ICD10CM:I10"]).values()) == {"CIR007"}
-    assert ccsr_label("CIR007") == "Essential (primary) hypertension and 18 related"
+    assert ccsr_label("CIR007") == "circulation (CIR007)"
     assert ccsr_label("XXX000") is None
 
 
@@ -36,7 +36,8 @@ def test_a_category_belongs_to_the_group_that_all_its_codes_share():
 def test_titles_of_both_versions_and_of_categories():
     assert title("ICD9CM:401.9") == "Unspecified essential hypertension"
     assert title("ICD10CM:E11.9") == "Type 2 diabetes mellitus without complications"
-    assert title("ICD9CM:401") == "Malignant essential hypertension and related"
+    assert title("ICD9CM:401") == "Unspecified essential hypertension and related"
+    assert title("ICD9CM:427") == "Cardiac dysrhythmia, unspecified and related"
     assert title("ICD10CM:Q99.99") is None
     assert ICDTitles().titles(["ICD9CM:401.9", "50931"]) == {
         "ICD9CM:401.9": "Unspecified essential hypertension"

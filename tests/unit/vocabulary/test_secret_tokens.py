@@ -139,3 +139,11 @@ def test_hospitals_that_were_shown_different_unions_fit_no_other():
             for session in sessions.values():
                 with pytest.raises(BrokenSum):
                     session.open(add(parts))
+
+
+def test_a_list_of_more_tokens_than_any_code_system_has_is_refused(monkeypatch):
+    monkeypatch.setattr(tokens, "MOST_TOKENS", 3)
+    point = bytes(tokens.POINT_BYTES)
+    assert len(tokens.read(3 * point, where="north")) == 3
+    with pytest.raises(BadMessage, match="wrong length"):
+        tokens.read(4 * point, where="north")

@@ -8,7 +8,7 @@ from tripheno.errors import EngineRefused
 from tripheno.federation import supervision
 from tripheno.federation.hardening import LAUNCHERS, harden
 from tripheno.federation.job_files import write_job
-from tripheno.federation.session import Session
+from tripheno.federation.session import ServerLogin
 from tripheno.testing.engine_federation import EngineFederation, bring_code
 from tripheno.testing.federation_processes import wait_until
 
@@ -53,7 +53,7 @@ def test_settings_in_a_job_run_code_unless_the_owners_stand_in_the_root(
 
     def logged_in():
         try:
-            return Session(made.lead.workspace)
+            return ServerLogin(made.lead.workspace)
         except EngineRefused:
             return None
 

@@ -61,7 +61,7 @@ def costs(record_property):
     return measured
 
 
-@pytest.mark.parametrize("phase", ["axes", "tournament", "fit", "evidence"])
+@pytest.mark.parametrize("phase", ["axes", "tournament", "fit", "evidence", "release"])
 @pytest.mark.parametrize("who", ["a hospital", "its engine", "the server", "the run"])
 def test_a_process_killed_in_any_phase_costs_no_factor(
     stage, undisturbed, record_property, phase, who
@@ -192,6 +192,9 @@ def test_a_cable_pulled_out_and_plugged_in_again_costs_no_factor(undisturbed, co
             assert stage.iteration() <= at + 1
             cable.mend()
         assert stage.finish() == undisturbed
+    told = (federation.site("lakeside") / "state" / "log.jsonl").read_text().splitlines()
+    lines = [one for one in map(json.loads, told) if one["event"] == "line"]
+    assert [one["connected"] for one in lines] == [1, 0, 1]
 
 
 def test_everything_killed_at_once_goes_on_from_disk(stage, undisturbed, costs):
@@ -238,6 +241,10 @@ def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
         stage.wait_for(8)
         with costs(stage):
             filler = fill()
+            if whose == "coordinator":  # a run under way needs no room there, a new attempt does
+                kill(stage.running)
+                stage.running.wait()
+                stage.run()
             assert stage.running.wait(timeout=60) == 1
             said = federation.said("run").rpartition("TRIP-E102")[2]
             assert ("harbour" in said) == (whose == "hospital")

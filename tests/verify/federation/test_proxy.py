@@ -1,9 +1,11 @@
-"""A hospital whose only way out is an HTTP proxy that asks for a password."""
+"""A hospital whose only way out is an HTTP proxy that asks for a password, and breaks down once."""
 
 import asyncio
 import base64
+import json
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -12,7 +14,8 @@ from tripheno.errors import CoordinatorUnreachable
 from tripheno.federation.preflight import try_connection
 from tripheno.federation.provisioning import Address, Machine
 from tripheno.testing.engine_federation import free_port
-from tripheno.testing.federation_processes import FederationOnDisk, ended, factors
+from tripheno.testing.fault_stage import Stage, federation_for_faults, undisturbed_factors
+from tripheno.testing.federation_processes import ended, kill
 
 pytestmark = pytest.mark.verify
 
@@ -49,31 +52,41 @@ async def serve(port):
         await server.serve_forever()
 
 
-def test_a_hospital_behind_a_proxy_with_a_password_takes_part(tmp_path):
+def test_a_hospital_behind_a_proxy_with_a_password_takes_part_and_a_lost_proxy_costs_no_factor(
+    tmp_path, record_property
+):
     port, log = free_port(), tmp_path / "proxy.log"
     way = f"http://{USER}:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{port}"
     before = {"harbour": ["env", f"https_proxy={way}"]}
-    settings = {"rank": "3", "max_iter": "3", "starts": "1"}
-    federation = FederationOnDisk(tmp_path, settings, host="grpc://localhost", before=before)
-    federation.prepare()
+    federation = federation_for_faults(tmp_path, host="grpc://localhost", before=before)
     with ExitStack() as stack, log.open("w") as said:
-        words = [sys.executable, __file__, str(port)]
-        stack.enter_context(ended(subprocess.Popen(words, stdout=said, start_new_session=True)))
-        stack.enter_context(ended(federation.serve()))
-        for name in federation.names:
-            stack.enter_context(ended(federation.join(name, "--once")))
-        run = federation.run(tmp_path / "run")
-        stack.enter_context(ended(run))
-        code = run.wait(timeout=240)
-        assert code == 0, federation.said("run") + federation.said("harbour")
+
+        def proxy():
+            words = [sys.executable, __file__, str(port)]
+            process = subprocess.Popen(words, stdout=said, start_new_session=True)
+            stack.enter_context(ended(process))
+            return process
+
+        first = proxy()
+        stage = Stage(federation, tmp_path / "run", stack)
+        stage.wait_for(8)
+        began = time.monotonic()
+        kill(first)
+        first.wait()
+        time.sleep(10)
+        proxy()
+        found = stage.finish()
+        record_property("seconds to the end", round(time.monotonic() - began, 1))
         kit = Machine(federation.site("harbour") / "state" / "engine").kit("harbour")
         text = (federation.coordinator / "federation.toml").read_text()
         address = Address.of(text.partition('address = "')[2].partition('"')[0])
         with pytest.raises(CoordinatorUnreachable, match="it answered 407"):
             try_connection(kit, address, f"http://127.0.0.1:{port}")
-    assert f"CONNECT localhost:{address.port} let through" in log.read_text()
-    federation.simulate(tmp_path / "simulated", tmp_path / "sites")
-    assert factors(tmp_path / "run") == factors(tmp_path / "simulated")
+    assert log.read_text().count(f"CONNECT localhost:{address.port} let through") > 2
+    assert found == undisturbed_factors(federation, tmp_path / "undisturbed")
+    told = (federation.site("harbour") / "state" / "log.jsonl").read_text().splitlines()
+    lines = [one for one in map(json.loads, told) if one["event"] == "line"]
+    assert [one["connected"] for one in lines] == [1, 0, 1]
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """A machine that is lost in the middle of a study comes back from its backup."""
 
+import json
 import shutil
 from contextlib import ExitStack
 
 import pytest
 
 from tripheno.testing.fault_stage import Stage, federation_for_faults, undisturbed_factors
-from tripheno.testing.federation_processes import kill
+from tripheno.testing.federation_processes import kill, wait_until
 
 pytestmark = pytest.mark.verify
 
@@ -55,3 +56,31 @@ def test_an_older_backup_of_a_hospital_sets_the_study_back_and_changes_no_factor
         shutil.copytree(backup, place / "state" / "runs")
         stage.enter(federation.join("lakeside"))
         assert stage.finish() == undisturbed
+
+
+def test_an_older_backup_of_the_coordinator_is_named_and_changes_no_factor(
+    federation, undisturbed, tmp_path
+):
+    state, backup = federation.coordinator / "state", tmp_path / "backup"
+    with ExitStack() as stack:
+        stage = Stage(federation, tmp_path / "run", stack)
+        stage.wait_for(12)
+        kill(stage.running)
+        stage.running.wait()
+        shutil.copytree(state / "runs", backup)
+        run = json.loads((state / "current.json").read_text())["run"]
+        made = [federation.site(name) / "state" / "runs" / run for name in federation.names]
+        stage.run()
+        wait_until(
+            "the second attempt",
+            lambda: all((place / "attempt").read_text() == "2" for place in made),
+            150,
+        )
+        stage.wait_for_phase("tournament")  # the very first step, asked again, would be answered
+        kill(stage.running)
+        stage.running.wait()
+        shutil.rmtree(state / "runs")
+        shutil.copytree(backup, state / "runs")
+        stage.run()
+        assert stage.finish() == undisturbed
+        assert "older backup" in federation.said("run")

@@ -22,7 +22,7 @@ from tripheno.tensor.rows import regular
 
 
 @dataclass(frozen=True)
-class Recovered:
+class Reconstruction:
     """What an attacker claims to know of one hospital, for one mode of one iteration."""
 
     mttkrp: np.ndarray
@@ -44,14 +44,14 @@ def recover(
     absent: Sequence[np.ndarray],
     mode: int = 0,
     iteration: int = 2,
-) -> Recovered:
+) -> Reconstruction:
     """M_k and G_k of a mode; ``absent`` are, by mode, positions of codes the hospital lacks."""
     first = f"fit/{iteration}/{mode}/0"
     features = _factors(view, iteration, mode)
     if view.settings.method != "trip":
         seen = view.reading(first, hospital)
         gram = seen["patient_gram"] * gram_of_others(features, mode)
-        return Recovered(seen["mttkrp"], gram, features)
+        return Reconstruction(seen["mttkrp"], gram, features)
     weight = trip_rules(view.settings).data_weight
     rounds = {n: _rounds(view, hospital, n, iteration) for n in _same_patients(view, mode)}
     equations = [
@@ -63,7 +63,7 @@ def recover(
     start = rounds[mode][0]
     left = weight * gram + np.diag(start.omega)
     mttkrp = (start.own @ left - start.shared * start.omega - start.dual) / weight
-    return Recovered(mttkrp, gram, features)
+    return Reconstruction(mttkrp, gram, features)
 
 
 def _same_patients(view: View, mode: int) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ def _others(view: View, iteration: int, mode: int) -> np.ndarray:
 
 
 def _factors(view: View, iteration: int, mode: int) -> tuple[np.ndarray, ...]:
-    return next(m.factors for m in view.moments if (m.iteration, m.mode) == (iteration, mode))
+    return next(m.factors for m in view.snapshots if (m.iteration, m.mode) == (iteration, mode))
 
 
 def _rounds(view: View, hospital: str, mode: int, iteration: int) -> list[_Round]:
@@ -87,20 +87,20 @@ def _rounds(view: View, hospital: str, mode: int, iteration: int) -> list[_Round
     dual = own = omega = np.zeros(())
     longer = view.settings.relaxation
     found = []
-    for moment in view.moments:
-        news, shared = moment.news, moment.factors[mode]
+    for snapshot in view.snapshots:
+        news, shared = snapshot.news, snapshot.factors[mode]
         if news.changed == mode and own.ndim:
             dual = (dual + omega * (news.factor * news.scale - own)) * news.scale
             own = own / news.scale
-        if moment.iteration > iteration:
+        if snapshot.iteration > iteration:
             break
-        if moment.mode != mode:
+        if snapshot.mode != mode:
             continue
-        seen = view.reading(moment.step, hospital)
+        seen = view.reading(snapshot.step, hospital)
         omega = seen["penalty"][0]
         dual = dual if dual.ndim else np.zeros_like(seen["proposal"])
         own = (seen["proposal"] + dual) / omega
-        if moment.iteration == iteration:
+        if snapshot.iteration == iteration:
             found.append(_Round((own - (1 - longer) * shared) / longer, shared, dual, omega))
     return found
 

@@ -9,6 +9,7 @@ import numpy as np
 
 RECOVERED = 1e-2  # relative error below which a matrix counts as recovered
 COORDINATOR, PEER = "coordinator", "another hospital"
+FIRST_VERSION = "the first version, masked"
 SHIPPED = "as shipped"  # what a study does, whatever method is under test
 
 Unit = Literal["share", "error", "AUC"]

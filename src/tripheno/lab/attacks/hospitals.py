@@ -1,4 +1,4 @@
-"""A coordinator that lies to real hospitals: their desks, approvals, gates, ledgers and logs.
+"""A coordinator that lies to real hospitals: their services, approvals, gates, ledgers and logs.
 
 Each hospital has its folder, its events, a manifest that its officer signed, and answers steps as
 over the engine. The coordinator hands on something else than it should, at one step, and goes on
@@ -15,25 +15,25 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
 
-from tripheno.errors import TriphenoError
-from tripheno.exchange.communicator import bundle, unbundled
+from tripheno.errors import TriphenoError, WrongStep
+from tripheno.exchange.communicator import RECORD, bundle, unbundled
 from tripheno.exchange.keys import Identity, fingerprint_of, from_seed
 from tripheno.exchange.session import add
-from tripheno.federation.coordinator import Study, coordinate
-from tripheno.federation.doorkeeper import REFUSALS, ApprovedDoor, note_refusal, run_folder
-from tripheno.federation.hospital import HospitalDesk, HospitalFile
+from tripheno.federation.coordinator import CarriedStudy, coordinate
+from tripheno.federation.gatekeeper import REFUSALS, ApprovedGatekeeper, note_refusal, run_folder
+from tripheno.federation.hospital import HospitalFile, HospitalService
 from tripheno.federation.transport import InProcessChannel
 from tripheno.federation.wire import Asked, Hello
 from tripheno.files import write_text
 from tripheno.lab.attacks.finding import COORDINATOR as COORDINATOR_ROLE
 from tripheno.lab.attacks.finding import SHIPPED, Finding
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.privacy.approval import APPROVAL, approve
 from tripheno.privacy.manifest import MANIFEST
 from tripheno.privacy.own_data import own_tensor
-from tripheno.protocol.agreed import Evidence, Member, Protocol, Thresholds
+from tripheno.protocol.agreed import AgreedMember, EvidenceSettings, StudyProtocol, Thresholds
 from tripheno.protocol.site import Site
 from tripheno.records.events import CountingRule, write_events
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.preview import preview
 from tripheno.study.store import RunStore
@@ -50,8 +50,8 @@ class Hospitals:
     """Three hospitals with folders of their own, and what is on the line to them."""
 
     folder: Path
-    protocol: Protocol
-    desks: dict[str, HospitalDesk] = field(default_factory=dict)
+    protocol: StudyProtocol
+    local_hospitals: dict[str, HospitalService] = field(default_factory=dict)
 
     def site(self, name: str) -> Site:
         """A hospital's own settings."""
@@ -78,15 +78,15 @@ class Hospitals:
         identity = identity_of(name)
         tensor = own_tensor(self.protocol, site)
 
-        def door(run: str, coordinator: bytes) -> ApprovedDoor:
-            made = ApprovedDoor(self.protocol, site, identity)
+        def gatekeeper(run: str, coordinator: bytes) -> ApprovedGatekeeper:
+            made = ApprovedGatekeeper(self.protocol, site, identity)
             made.begin(run, {axis.mode: axis.size for axis in tensor.axes}, coordinator)
             return made
 
-        self.desks[name] = HospitalDesk(
+        self.local_hospitals[name] = HospitalService(
             HospitalFile(
                 name, tensor, self.protocol, identity,
-                store=lambda run: RunStore(run_folder(site, run), 3), door=door,
+                store=lambda run: RunStore(run_folder(site, run), 3), gatekeeper=gatekeeper,
                 secret=from_seed(9, name)("tokens"),
                 thresholds={"min_cell_count": self.protocol.thresholds.min_cell_count},
                 refused=lambda step, code: note_refusal(site, step, code),
@@ -101,11 +101,11 @@ def identity_of(name: str) -> Identity:
 
 def seated(folder: Path, seed: int) -> Hospitals:
     """Hospitals in their seats, whose folders are there."""
-    protocol = Protocol(
+    protocol = StudyProtocol(
         "small", CountingRule(),
         SolverSettings(3, max_iter=4, seed=seed, tol=1e-12, starts=1),
-        thresholds=Thresholds(5, 20), evidence=Evidence(3),
-        members=tuple(Member(n, fingerprint_of(identity_of(n).public)) for n in NAMES),
+        thresholds=Thresholds(5, 20), evidence=EvidenceSettings(3),
+        members=tuple(AgreedMember(n, fingerprint_of(identity_of(n).public)) for n in NAMES),
         coordinator=COORDINATOR.fingerprint,
     )  # fmt: skip
     made = Hospitals(folder, protocol)
@@ -161,6 +161,17 @@ def _replaced(heard: Heard, **parts: bytes) -> bytes:
     return bundle({**unbundled(heard.right, tuple(heard.parts), heard.step), **parts})
 
 
+def _in_another_order(heard: Heard) -> bytes:
+    parts = list(heard.parts.items())[::-1]
+    head = json.dumps([[name, len(part)] for name, part in parts]).encode()
+    return len(head).to_bytes(4, "little") + head + b"".join(part for _, part in parts)
+
+
+def _with_a_token(union: bytes) -> bytes:
+    return b"".join(sorted([union[at : at + RECORD] for at in range(0, len(union), RECORD)]
+                           + [bytes([77]) * RECORD]))  # fmt: skip
+
+
 LIES: dict[str, tuple[str, Lie]] = {
     "another total for one hospital": ("fit/2/0/0", lambda heard, name: _flipped(heard.right)
                                        if name == NAMES[0] else heard.right),
@@ -184,6 +195,22 @@ LIES: dict[str, tuple[str, Lie]] = {
     "a union without a token": ("tokens/medication", lambda heard, _: heard.right[32:]),
     "a forged countersignature": ("audit-head/first", lambda _h, _: json.dumps(
         dict.fromkeys(NAMES, "00" * 64)).encode()),
+    "no countersignature": ("audit-head/first", lambda _h, _: b""),
+    "two members' keys exchanged": ("identity", lambda heard, _: _replaced(
+        heard, harbour=heard.parts[NAMES[1]], lakeside=heard.parts[NAMES[0]])),
+    "members in another order": ("announce", lambda heard, _: _in_another_order(heard)),
+    "another union for one hospital": ("tokens/diagnosis", lambda heard, name: _with_a_token(
+        heard.right) if name == NAMES[2] else heard.right),
+    "a union with a token that nobody sent": ("tokens/diagnosis", lambda heard, _: _with_a_token(
+        heard.right)),
+    "a total without an end": ("fit/1/0/0", lambda heard, _: heard.right + bytes(1 << 23)),
+    "a total of nothing": ("fit/1/0/0", lambda _h, _: b""),
+    "other axes for one hospital": ("objections/people/few/0", lambda heard, name: _flipped(
+        heard.right) if name == NAMES[1] else heard.right),
+    "names of another hospital": ("labels", lambda heard, _: _replaced(
+        heard, lakeside=heard.parts[NAMES[0]])),
+    "names that nobody gave": ("labels", lambda heard, _: _replaced(
+        heard, lakeside=b'{"diagnosis": {"0": ["I10", ""]}}' + bytes(64))),
 }  # fmt: skip
 
 
@@ -191,12 +218,12 @@ class LyingChannel(InProcessChannel):
     """Hands a lie to every hospital at one step; afterwards it only hears the refusals."""
 
     def __init__(self, hospitals: Hospitals, at: str, lie: Lie) -> None:
-        super().__init__({name: hospitals.desks[name].respond for name in NAMES})
+        super().__init__({name: hospitals.local_hospitals[name].respond for name in NAMES})
         self.at, self.lie = at, lie
         self.last: dict[str, Asked] = {}
         self.earlier = b""
         self.codes: dict[str, str] = {}
-        self.told = False
+        self.lied = False
 
     def round(self, step: str, broadcast: bytes) -> dict[str, bytes]:
         """One step of an attempt: the truth, or the lie and what follows from it."""
@@ -206,23 +233,28 @@ class LyingChannel(InProcessChannel):
             self.last = {n: Asked.unpack(data, n) for n, data in answers.items()}
             self.earlier = broadcast
             return answers
-        self.told = True
+        self.lied = True
         heard = Heard(name, {n: one.data for n, one in self.last.items()}, broadcast, self.earlier)
         left: dict[str, bytes] = {}
         for one in NAMES:
             self._ask(one, step, self.lie(heard, one), left)
         attempt, _, number = step.partition(":")
-        asked = [Asked.unpack(data, one) for one, data in left.items()]
-        rest = add([one.data for one in asked]) if asked and asked[0].how == "sum" else b""
-        for one in list(left):  # to those who noticed nothing: what those who are left make up
-            self._ask(one, f"{attempt}:{int(number) + 1}", rest, {})
+        asked = {one: Asked.unpack(data, one) for one, data in left.items()}
+        for one in asked:  # to those who noticed nothing: what those like them make up
+            self._ask(one, f"{attempt}:{int(number) + 1}", _rest(asked, one), {})
         raise TriphenoError("the lie was told")
 
     def _ask(self, name: str, step: str, data: bytes, left: dict[str, bytes]) -> None:
         try:
-            left[name] = self._desks[name].answer(step, data)
+            left[name] = self._outboxes[name].answer(step, data)
         except TriphenoError as fault:
             self.codes[name] = fault.code
+
+
+def _rest(asked: Mapping[str, Asked], name: str) -> bytes:
+    """The sum of those who are in the same step as this hospital, with as many words."""
+    alike = [one.data for one in asked.values() if len(one.data) == len(asked[name].data)]
+    return add(alike) if asked[name].how == "sum" else b""
 
 
 def lied_to(hospitals: Hospitals, lie: str) -> dict[str, str]:
@@ -231,10 +263,12 @@ def lied_to(hospitals: Hospitals, lie: str) -> dict[str, str]:
     channel = LyingChannel(hospitals, at, handed)
     store = RunStore(hospitals.folder / "coordinator")
     try:
-        coordinate(Study(hospitals.protocol, RUN, store, COORDINATOR), channel)
+        coordinate(CarriedStudy(hospitals.protocol, RUN, store, COORDINATOR), channel)
     except TriphenoError:
-        if not channel.told:
+        if not channel.lied:
             raise
+    if not channel.lied:
+        raise WrongStep("no step at which this lie could be told", where=at)
     return channel.codes
 
 
@@ -250,9 +284,9 @@ HELLOS: dict[str, Callable[[Hello], Hello]] = {
 def greeted_with(hospitals: Hospitals, lie: str, hello: Hello) -> dict[str, str]:
     """Hospital → the code with which it refused a false beginning."""
     false, codes = HELLOS[lie](hello), {}
-    for name, desk in hospitals.desks.items():
+    for name, local in hospitals.local_hospitals.items():
         try:
-            desk.respond(f"{false.attempt}:0", false.pack())
+            local.respond(f"{false.attempt}:0", false.pack())
         except TriphenoError as fault:
             codes[name] = fault.code
     return codes

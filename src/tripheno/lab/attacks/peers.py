@@ -17,32 +17,27 @@ from tripheno.lab.attacks import lattice, people
 from tripheno.lab.attacks.dynamics import Steps, identify
 from tripheno.lab.attacks.equations import relative_error, truth
 from tripheno.lab.attacks.finding import PEER, RECOVERED, SHIPPED, Finding
-from tripheno.lab.attacks.view import Moment, View, watched_run
+from tripheno.lab.attacks.tracing import SIZES, Network, tracing
+from tripheno.lab.attacks.view import Snapshot, View, watched_run
 from tripheno.privacy.own_data import PATIENTS_PER_RESAMPLE
 from tripheno.privacy.vetoes import counted, kept, vetoes
 from tripheno.solver.influence import common_bound, with_bound
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.starts import sketch, sketch_matrix, uniform_start
 from tripheno.study.axes import restricted
-from tripheno.study.evidence import halves, seeded_lots
+from tripheno.study.evidence import halves, seeded_generators
 from tripheno.tensor.count_tensor import CountTensor, pooled
 
 MANY_STEPS = 8
 LAST = 8  # iterations whose single steps are taken for steps on the same products
 UNTIL = 40  # iterations of a run that is taken to be almost at rest
-SIZES = (400, 2_250, 38_000)
-EXPECTED_AREA = {400: 0.75, 2_250: 0.62, 38_000: 0.55}  # as docs/privacy.md says
-TARGETS, REFERENCE = 400, 3_000
 REPLICATES = 10  # of a study, by default
 TRIALS = 8
 FEWEST = 11
-RIDGE = 0.1
 IN_SKETCH = 9  # codes of each mode: with many more it takes a better lattice reduction than ours
 
 Say = Callable[[str], None]
 Tensors = Mapping[str, CountTensor]
-Network = Callable[[int], Tensors]
-"""``hospitals = network(patients)``: three hospitals on common axes with so many patients."""
 
 
 def attack_as_peer(
@@ -61,7 +56,7 @@ def attack_as_peer(
     found += sketched(inside, seed)
     for size in sizes:
         say(f"who took part, among {size:,} patients")
-        found.append(tracing(network(size), size, seed))
+        found.append(tracing(network, size, seed))
     return found
 
 
@@ -69,7 +64,7 @@ def attack_as_peer(
 
 
 @dataclass(frozen=True)
-class Case:
+class PeerCase:
     """A run whose hospitals are to be told apart."""
 
     rank: int
@@ -79,12 +74,14 @@ class Case:
 
 
 CASES = (
-    Case(4, MANY_STEPS), Case(4, MANY_STEPS, start=1), Case(4, MANY_STEPS, start=2),
-    Case(10, MANY_STEPS), Case(4, MANY_STEPS, hospitals=5), Case(4, 1), Case(10, 1),
+    PeerCase(4, MANY_STEPS), PeerCase(4, MANY_STEPS, start=1), PeerCase(4, MANY_STEPS, start=2),
+    PeerCase(10, MANY_STEPS), PeerCase(4, MANY_STEPS, hospitals=5), PeerCase(4, 1), PeerCase(10, 1),
 )  # fmt: skip
 
 
-def identification(inside: Tensors, seed: int, cases: Sequence[Case] = CASES) -> Iterator[Finding]:
+def identification(
+    inside: Tensors, seed: int, cases: Sequence[PeerCase] = CASES
+) -> Iterator[Finding]:
     """Each case of `trip`; `exact` beside it, whose totals have no dynamics to identify."""
     for case in cases:
         yield _identified(_shared_by(inside, case.hospitals, seed), case, seed)
@@ -99,15 +96,15 @@ def _shared_by(inside: Tensors, hospitals: int, seed: int) -> Tensors:
     return share_out(together, hospitals, 0.9, np.random.default_rng(seed))
 
 
-def _identified(tensors: Tensors, case: Case, seed: int) -> Finding:
+def _identified(tensors: Tensors, case: PeerCase, seed: int) -> Finding:
     settings = SolverSettings(
         case.rank, "trip", seed=seed + case.start, starts=1, influence="none", tol=1e-12,
         inner_steps=case.steps, most_inner_steps=case.steps,
         max_iter=2 if case.steps > 1 else UNTIL,
     )  # fmt: skip
     view = watched_run(tensors, settings, "blind")
-    moments = [one for one in view.moments if one.mode == 0]
-    seen = [one for one in moments if one.iteration == 1] if case.steps > 1 else moments[-LAST:]
+    snapshots = [one for one in view.snapshots if one.mode == 0]
+    seen = [one for one in snapshots if one.iteration == 1] if case.steps > 1 else snapshots[-LAST:]
     honest, colluders = view.hospitals[:2], view.hospitals[2:]
     found = identify(_sum_of_the_honest(view, seen, colluders))
     true = [truth(tensors[name], seen[0].factors, nonnegative=True)[1] for name in honest]
@@ -133,16 +130,18 @@ def _identified(tensors: Tensors, case: Case, seed: int) -> Finding:
     )  # fmt: skip
 
 
-def _sum_of_the_honest(view: View, moments: Sequence[Moment], colluders: Sequence[str]) -> Steps:
-    def less(moment: Moment, field: str) -> np.ndarray:
-        total = view.tap.totals[moment.step][field]
-        own = [view.tap.contributed[moment.step][name][field] for name in colluders]
+def _sum_of_the_honest(
+    view: View, snapshots: Sequence[Snapshot], colluders: Sequence[str]
+) -> Steps:
+    def less(snapshot: Snapshot, field: str) -> np.ndarray:
+        total = view.tap.totals[snapshot.step][field]
+        own = [view.tap.contributed[snapshot.step][name][field] for name in colluders]
         return np.asarray(total - np.sum(own, axis=0))
 
     return Steps(
-        [one.factors[0] for one in moments],
-        [less(one, "proposal") for one in moments],
-        less(moments[0], "penalty")[0],
+        [one.factors[0] for one in snapshots],
+        [less(one, "proposal") for one in snapshots],
+        less(snapshots[0], "penalty")[0],
         view.settings.relaxation,
     )
 
@@ -262,7 +261,7 @@ def _rows(tensor: CountTensor, kind: Resampling, seed: int) -> tuple[float, floa
 
 def halved(inside: Tensors, seed: int, fewest: int = FEWEST) -> Iterator[Finding]:
     """Codes with enough people, of which a half of the patients has a few by chance."""
-    parts = halves(inside, seeded_lots(seed), "rank/0")
+    parts = halves(inside, seeded_generators(seed), "rank/0")
     names, shares = list(inside), {}
     for threshold in (1, fewest):
         few = codes = 0
@@ -318,55 +317,3 @@ def _pairs_found(others: Sequence[CountTensor], seed: int) -> tuple[float, float
     blind = [bool(np.abs(one - rng.permutation(true[n])).max() < 0.5)
              for one, n in zip(found, rows, strict=True)]  # fmt: skip
     return float(np.mean(hits)), float(np.mean(blind))
-
-
-# ── tracing ───────────────────────────────────────────────────────────────────────────────────
-
-
-def tracing(tensors: Tensors, size: int, seed: int) -> Finding:
-    """Was somebody, whose record is known, among the patients? From one total of `exact`.
-
-    T(x) = (M − nμ)ᵀ Σ⁻¹ (m_x − μ): what is common to people like them is taken off (whitened).
-    """
-    rng = np.random.default_rng(seed)
-    inside, outside = [], []
-    for tensor in tensors.values():
-        order = rng.permutation(tensor.patients)
-        cut = len(order) // 3
-        outside.append(tensor.select_patients(np.sort(order[:cut])))
-        inside.append(tensor.select_patients(np.sort(order[cut:])))
-    taking_part, strangers = pooled(inside), pooled(outside)
-    features = uniform_start(taking_part.axes, 10, seed)
-    total = truth(taking_part, features, nonnegative=True)[0].ravel()
-
-    def some(tensor: CountTensor, first: int, count: int) -> np.ndarray:
-        rows = np.arange(first, min(first + count, tensor.patients))
-        made = people.additions(tensor.select_patients(rows), features, nonnegative=True)
-        return made.reshape(len(made), -1)
-
-    targets = min(TARGETS, strangers.patients // 2)
-    known = some(strangers, targets, REFERENCE)
-    middle = known.mean(axis=0)
-    lean = _whitened(known - middle, total - taking_part.patients * middle)
-    scores = [(some(group, 0, targets) - middle) @ lean for group in (taking_part, strangers)]
-    area = people.area_under_curve(*scores)
-    null = people.area_under_curve(scores[1][::2], scores[1][1::2])
-    documented = EXPECTED_AREA.get(size, 1.0)
-    return Finding(
-        f"membership among {size:,} patients, whitened tracing", PEER, SHIPPED, "AUC", area.value,
-        area.low > 0.5, area.low, area.high, 0.5, null.value, said=area.value <= documented,
-        expect=f"at most {documented:.2f}; less the more patients there are",
-    )  # fmt: skip
-
-
-def _whitened(rows: np.ndarray, lean: np.ndarray) -> np.ndarray:
-    """(RᵀR/n + ridge)⁻¹ applied to what the total leans to, in the space of the rows."""
-    scale = rows.std(axis=0) + 1e-3 * float(rows.std()) + 1e-300
-    unit = rows / scale
-    values, turn = np.linalg.eigh(unit @ unit.T / len(unit))
-    ridge = RIDGE * max(float(values.sum()) / unit.shape[1], 1e-300)
-    direction = lean / scale
-    inside = unit.T @ turn / np.sqrt(np.maximum(values * len(unit), 1e-300))
-    along = inside.T @ direction
-    rest = direction - inside @ along
-    return np.asarray((inside @ (along / (np.maximum(values, 0) + ridge)) + rest / ridge) / scale)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import qr
 from scipy.optimize import linear_sum_assignment
 
-from tripheno.lab.attacks.equations import Recovered
+from tripheno.lab.attacks.equations import Reconstruction
 from tripheno.tensor.count_tensor import CountTensor
 
 LARGEST = 10  # patients up to which all guesses are tried
@@ -60,7 +60,7 @@ Reading = tuple[list[frozenset[int]], np.ndarray]
 """E as sets of codes, one a patient, and W."""
 
 
-def reconstruct(first: Recovered, second: Recovered) -> Reconstructed:
+def reconstruct(first: Reconstruction, second: Reconstruction) -> Reconstructed:
     """Records from the products of both feature modes in one iteration.
 
     Where one patient's codes are a part of another's, a mode alone has several readings. From the
@@ -90,7 +90,7 @@ def reconstruct(first: Recovered, second: Recovered) -> Reconstructed:
 
 
 def _fitted(
-    readings: list[Reading], first: Recovered, second: Recovered
+    readings: list[Reading], first: Reconstruction, second: Reconstruction
 ) -> tuple[float, tuple[Record, ...]]:
     """How well two modes fit together, patient by patient (0 is exact), and their pairs.
 

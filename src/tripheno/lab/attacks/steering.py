@@ -55,7 +55,7 @@ class Deceived(Communicator):
     """Real hospitals, whose coordinator hands on something else than the total of one step."""
 
     def __init__(self, base: Communicator, deceit: Deceit, at: str) -> None:
-        super().__init__(base.hospitals, base.desks, base.carrier)
+        super().__init__(base.hospitals, base.local_hospitals, base.carrier)
         self.deceit, self.at = deceit, at
         self.sent: dict[str, bytes] = {}
         self.earlier: bytes = b""
@@ -71,10 +71,10 @@ class Deceived(Communicator):
             self.earlier = total
             return super()._opened(total)
         words, faults = np.zeros(0), []
-        for name, desk in self.desks.items():
-            assert desk.session is not None
+        for name, local in self.local_hospitals.items():
+            assert local.session is not None
             try:
-                words = desk.session.open(self.deceit(self, name, total))
+                words = local.session.open(self.deceit(self, name, total))
             except TriphenoError as fault:
                 self.refused[name] = fault.code
                 faults.append(fault)

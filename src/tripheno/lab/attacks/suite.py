@@ -13,7 +13,15 @@ import numpy as np
 from tripheno.lab.attacks import people, records
 from tripheno.lab.attacks.code_lists import Lists, attack_alignment
 from tripheno.lab.attacks.equations import recover, relative_error, truth
-from tripheno.lab.attacks.finding import COORDINATOR, PEER, RECOVERED, SHIPPED, Finding
+from tripheno.lab.attacks.finding import (
+    COORDINATOR,
+    FIRST_VERSION,
+    PEER,
+    RECOVERED,
+    SHIPPED,
+    Finding,
+)
+from tripheno.lab.attacks.obedient import asked
 from tripheno.lab.attacks.steering import refusals
 from tripheno.lab.attacks.view import Sums, View, watched_run
 from tripheno.solver.settings import SolverSettings
@@ -27,7 +35,6 @@ ROUNDS = {"trip": 2, "exact": 24, "local": 2, "central": 2}
 
 LESS_OWN = "the sum less one's own"
 PAPER = "the paper's protocol, in clear"
-FIRST_VERSION = "the first version, masked"
 
 Tensors = Mapping[str, CountTensor]
 
@@ -83,6 +90,8 @@ def attack(
     for kind in kinds:
         found += _code_lists(kind, arena, under_test)
     settings = under_test.settings
+    say("questions to the first version's hospitals")
+    found += asked(arena.inside, settings.seed)
     for setup in (paper_in_clear(settings), first_version(settings), under_test):
         say(f"messages of {setup.name}")
         found += attack_messages(setup, arena)
@@ -149,7 +158,7 @@ def _product(setup: Configuration) -> str:
 
 def _read_total(setup: Configuration, view: View) -> Finding:
     """Whether the coordinator can read what it adds up."""
-    step, key = view.moments[-1].step, _product(setup)
+    step, key = view.snapshots[-1].step, _product(setup)
     error = relative_error(view.total(step)[key], view.tap.totals[step][key])
     return Finding("a total", COORDINATOR, setup.name, "error", error, error < RECOVERED)
 
@@ -158,7 +167,7 @@ def _steered(setup: Configuration, arena: Arena, view: View) -> Iterator[Finding
     """A coordinator that tells hospitals different things, to tell them apart."""
     name = "a hospital's contribution, by steering"
     if setup.sums == "masked":
-        step, key = view.moments[-1].step, _product(setup)
+        step, key = view.snapshots[-1].step, _product(setup)
         parts = view.tap.contributed[step]
         errors = [
             relative_error(view.before.told_apart(step, parts, one)[key], parts[one][key])
@@ -168,10 +177,12 @@ def _steered(setup: Configuration, arena: Arena, view: View) -> Iterator[Finding
                       note="other scales to each hospital")  # fmt: skip
     elif setup.sums == "blind":
         codes = refusals(arena.inside, setup.settings)
-        told = "; ".join(f"{deceit}: {code or 'NOT REFUSED'}" for deceit, code in codes.items())
+        note_text = "; ".join(
+            f"{deceit}: {code or 'NOT REFUSED'}" for deceit, code in codes.items()
+        )
         error = float("inf") if all(codes.values()) else 0.0
         yield Finding(name, COORDINATOR, setup.name, "error", error, not all(codes.values()),
-                      note=told)  # fmt: skip
+                      note=note_text)  # fmt: skip
 
 
 def _absent(tensor: CountTensor) -> list[np.ndarray]:
@@ -263,19 +274,19 @@ def _membership(name: str, setup: Configuration, found: tuple[people.Area, peopl
 
 
 def _features(view: View) -> tuple[np.ndarray, ...]:
-    return next(moment.factors for moment in view.moments if moment.iteration == 2)
+    return next(snapshot.factors for snapshot in view.snapshots if snapshot.iteration == 2)
 
 
 def _rounds_seen(view: View, recovered: Mapping[str, np.ndarray]) -> list[Mapping[str, np.ndarray]]:
     """In clear, what was recovered; under masks, each round on the first mode as it was read.
 
-    One round of masked words is one random direction for all targets: only many of them show what
+    One round of masked numbers is one random direction for all targets: only many of them show what
     chance gives.
     """
     if view.sums == "plain":
         return [recovered]
     field = "proposal" if view.settings.method == "trip" else "mttkrp"
-    steps = [moment.step for moment in view.moments if moment.mode == 0]
+    steps = [snapshot.step for snapshot in view.snapshots if snapshot.mode == 0]
     return [{name: view.reading(s, name)[field] for name in view.hospitals} for s in steps]
 
 

@@ -14,7 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tripheno.exchange.communicator import STATE, VOTES, Communicator, Listener
+from tripheno.exchange.communicator import (
+    STATE,
+    VOTES,
+    Communicator,
+    Listener,
+    least_exponents,
+)
 from tripheno.exchange.field import out_of_field
 from tripheno.exchange.fixed_point import Layout
 from tripheno.exchange.registry import Declaration
@@ -38,7 +44,7 @@ class Wiretap(Communicator):
     """A federation that remembers what was contributed, beside what could be heard of it."""
 
     def __init__(self, base: Communicator) -> None:
-        super().__init__(base.hospitals, base.desks, base.carrier)
+        super().__init__(base.hospitals, base.local_hospitals, base.carrier)
         self.contributed: dict[str, dict[str, Arrays]] = {}
         self.totals: dict[str, Arrays] = {}
         self.scaled: dict[str, tuple[Layout, np.ndarray]] = {}
@@ -57,7 +63,8 @@ class Wiretap(Communicator):
         layout: Layout,
         shapes: Mapping[str, Any],
     ) -> Arrays:
-        self.scaled[step] = (layout, self.scales.exponents(step, layout))
+        least = least_exponents(layout, declaration.fields)
+        self.scaled[step] = (layout, self.scales.exponents(step, layout, least))
         return super()._blind_total(step, declaration, parts, layout, shapes)
 
 
@@ -66,7 +73,7 @@ def _own(arrays: Arrays) -> Arrays:
 
 
 @dataclass(frozen=True)
-class Moment:
+class Snapshot:
     """Where the shared program stood when a step of the fit was summed."""
 
     step: str
@@ -122,7 +129,7 @@ class View:
         return _own(layout.split(out_of_field(words) * np.ldexp(1.0, powers)[layout.lane_of]))
 
     @cached_property
-    def moments(self) -> tuple[Moment, ...]:
+    def snapshots(self) -> tuple[Snapshot, ...]:
         """The shared program run again on the totals: whoever reads them all knows this much."""
         settings, totals = self.settings, self.tap.totals
         method = method_of(settings, self.axes)
@@ -136,7 +143,7 @@ class View:
             if iteration > state.iteration:
                 state = method.end_iteration(state)
             news = state.news(mode, first=inner == 0)
-            found.append(Moment(step, iteration, mode, news, state.shared_factors))
+            found.append(Snapshot(step, iteration, mode, news, state.shared_factors))
             total = kind.from_arrays(dict(totals[step]))
             state = method.absorb(state, mode, inner, total, lambda own: own)
         return tuple(found)

@@ -1,4 +1,4 @@
-"""Hospitals that differ: patients dealt out by what they have, not by lot.
+"""Hospitals that differ: patients split by what they have, not at random.
 
 The paper deals patients at random, so its hospitals are all alike and their own models nearly the
 same. Real hospitals have a case mix each. Here a patient goes with the phenotype that is strongest

@@ -124,7 +124,7 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-class Ledger:
+class RowFile:
     """An experiment's rows: ``<experiment>.csv``, and ``<experiment>.json`` with their origin."""
 
     def __init__(self, folder: Path, experiment: str, settings: dict[str, Any]) -> None:
@@ -161,7 +161,7 @@ class Ledger:
         """Keep a row, and what there is to say about its run."""
         self._keep([row], {_name(row): about})
 
-    def take(self, other: Ledger, repeats: range) -> None:
+    def take(self, other: RowFile, repeats: range) -> None:
         """Keep what another ledger of the same experiment has besides, of these repeats."""
         rows = [
             row for row in other.rows.values() if row.repeat in repeats and row.key not in self.rows

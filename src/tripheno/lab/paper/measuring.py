@@ -27,7 +27,7 @@ from tripheno.vocabulary.axis import Axis
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceModel:
     """The central model of a tensor from one start: what every row is compared with."""
 
     factors: tuple[np.ndarray, ...]
@@ -52,7 +52,7 @@ class Reference:
         part.replace(path)
 
     @classmethod
-    def load(cls, path: Path) -> Reference:
+    def load(cls, path: Path) -> ReferenceModel:
         """As it was kept."""
         with np.load(path, allow_pickle=False) as kept:
             factors = tuple(kept[f"factor{n}"] for n in range(len(kept.files) - 1))
@@ -77,10 +77,10 @@ def quietly(
     return solution, (sum(one.bytes_up for one in sent), sum(one.bytes_down for one in sent))
 
 
-def central_reference(tensor: CountTensor, settings: SolverSettings) -> Reference:
+def central_reference(tensor: CountTensor, settings: SolverSettings) -> ReferenceModel:
     """All patients in one place."""
     solution, _ = quietly({"central": tensor}, replace(settings, method="central"))
-    return Reference(
+    return ReferenceModel(
         solution.factors,
         solution.rmse.nonzeros,
         compute_seconds(solution),
@@ -90,7 +90,7 @@ def central_reference(tensor: CountTensor, settings: SolverSettings) -> Referenc
     )
 
 
-def central_row(x: float | str, repeat: int, reference: Reference, *, pooled: bool) -> Row:
+def central_row(x: float | str, repeat: int, reference: ReferenceModel, *, pooled: bool) -> Row:
     """The reference as a row; its bytes are the patients' cells, if there is more than one site."""
     sent = reference.pooling_bytes() if pooled else 0
     return Row(
@@ -106,7 +106,7 @@ def method_row(
     tensors: Mapping[str, CountTensor],
     settings: SolverSettings,
     *,
-    reference: Reference,
+    reference: ReferenceModel,
     sums: Maker,
     alignment: float,
 ) -> tuple[Row, dict[str, object]]:

@@ -115,7 +115,7 @@ CONTENDERS = (CENTRAL, CORRECTED, EXACT, LOCAL, RELEASED)
 ESSENTIAL = (CENTRAL, CORRECTED, EXACT)  # measured first, should the run be cut short
 
 
-Dealing = Literal["by lot", "by phenotype"]
+Dealing = Literal["at random", "by phenotype"]
 
 
 class Point(NamedTuple):
@@ -126,7 +126,7 @@ class Point(NamedTuple):
     hospitals: int
     skew: float | None
     sums: SumsKind
-    dealing: Dealing = "by lot"
+    dealing: Dealing = "at random"
 
     @property
     def federation(self) -> tuple[object, ...]:

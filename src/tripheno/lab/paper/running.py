@@ -11,10 +11,10 @@ import numpy as np
 
 from tripheno.evaluation.comparison import share_out
 from tripheno.lab.paper.dealing import share_out_by_phenotype
-from tripheno.lab.paper.ledger import Ledger, Row, append_lines, read_lines
+from tripheno.lab.paper.ledger import Row, RowFile, append_lines, read_lines
 from tripheno.lab.paper.measuring import (
     CurvePoint,
-    Reference,
+    ReferenceModel,
     alignment_seconds,
     central_reference,
     central_row,
@@ -49,8 +49,8 @@ class Grids:
     def __init__(self, folder: Path, settings: PaperSettings, say: Say) -> None:
         self.folder, self.settings, self.say = folder, settings, say
         self.tensors = Tensors(settings, say)
-        self.ledgers = {name: Ledger(folder, name, settings.to_dict()) for name in GRIDS}
-        self._references: dict[tuple[str, int], Reference] = {}
+        self.ledgers = {name: RowFile(folder, name, settings.to_dict()) for name in GRIDS}
+        self._references: dict[tuple[str, int], ReferenceModel] = {}
         self._split: tuple[tuple[object, ...], dict[str, CountTensor], float] | None = None
 
     def run(self, experiments: tuple[str, ...]) -> int:
@@ -117,14 +117,14 @@ class Grids:
                     return row, {**ledger.about(row), "measured_as": f"{experiment} x={row.x:.6g}"}
         return None
 
-    def _reference(self, window: str, repeat: int) -> Reference:
+    def _reference(self, window: str, repeat: int) -> ReferenceModel:
         """The central model, made once for all experiments on the tensor and kept on disk."""
         key, path = (window, repeat), self.folder / "central" / f"{window}-{repeat}.npz"
         if key not in self._references:
             if not path.is_file():
                 self.say(f"central model of window {window}, repeat {repeat}")
                 central_reference(self.tensors[window], self.settings.solver(repeat)).save(path)
-            self._references[key] = Reference.load(path)
+            self._references[key] = ReferenceModel.load(path)
         return self._references[key]
 
     def _hospitals(self, point: Point, repeat: int) -> tuple[Mapping[str, CountTensor], float]:

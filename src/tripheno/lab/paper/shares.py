@@ -18,7 +18,7 @@ from pathlib import Path
 from tripheno.errors import OutputExists, RunFailed
 from tripheno.federation.child import words_of_child
 from tripheno.files import held
-from tripheno.lab.paper.ledger import Ledger
+from tripheno.lab.paper.ledger import RowFile
 from tripheno.lab.paper.plan import PaperSettings
 from tripheno.lab.paper.running import GRIDS, ITERATIONS
 from tripheno.tensor.threads import limited_to
@@ -123,8 +123,8 @@ def _carry(source: Path, target: Path, settings: PaperSettings, repeats: range) 
     """Copy what is known of some repeats from one folder of a run to another."""
     for name in (*GRIDS, "phenotypes"):
         if (source / f"{name}.csv").is_file():
-            known = Ledger(source, name, settings.to_dict())
-            Ledger(target, name, settings.to_dict()).take(known, repeats)
+            known = RowFile(source, name, settings.to_dict())
+            RowFile(target, name, settings.to_dict()).take(known, repeats)
     for path in [*source.glob("central/*-*.npz"), *source.glob("phenotypes-*.json")]:
         kept = target / path.relative_to(source)
         if int(path.stem.rpartition("-")[2]) in repeats and not kept.exists():

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from tripheno.errors import SettingsError
 from tripheno.lab.paper.plan import PaperSettings
+from tripheno.lab.synthetic.network import SyntheticNetwork, synthetic_network
+from tripheno.lab.synthetic.presets import seed_windows_settings, ucsd_settings
 from tripheno.records.eicu import EICU
 from tripheno.records.events import CountingRule, read_events
 from tripheno.records.ingest import ingest
 from tripheno.records.mimic import Mimic
 from tripheno.records.source import IngestSettings, RecordSource
-from tripheno.records.synthetic import SyntheticNetwork, synthetic_network
-from tripheno.records.synthetic_presets import seed_windows_settings, ucsd_settings
 from tripheno.tensor.count_tensor import CountTensor
 
 Say = Callable[[str], None]

@@ -15,7 +15,7 @@ from tripheno.evaluation.communication import seconds_at_15_mbps
 from tripheno.evaluation.recovery import Recovered, recovery
 from tripheno.lab.paper.ledger import Row
 from tripheno.lab.paper.measuring import (
-    Reference,
+    ReferenceModel,
     about,
     compute_seconds,
     method_row,
@@ -30,7 +30,7 @@ from tripheno.lab.paper.plan import (
     PaperSettings,
     usual_sums,
 )
-from tripheno.records.synthetic import SyntheticNetwork
+from tripheno.lab.synthetic.network import SyntheticNetwork
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.study.makers import Maker
@@ -86,7 +86,7 @@ def discover(
     federation = assemble(tensors, seed=seed)
     naming = naming_settings(settings, repeat)
     pooled, _ = quietly(federation.tensors, replace(naming, method="central"))
-    reference = Reference(
+    reference = ReferenceModel(
         pooled.factors, pooled.rmse.nonzeros, compute_seconds(pooled), pooled.iterations,
         federation.nonzeros, len(federation.axes),
     )  # fmt: skip
@@ -96,11 +96,11 @@ def discover(
     alignment = federation.alignment_seconds
     blank = Row(name, "", "", repeat, 0.0, None, None, 0.0, 0.0, 0.0, 0, 0)
     row = partial(_row, blank, reference)
-    told: list[tuple[Row, dict[str, object]]] = [
+    rows: list[tuple[Row, dict[str, object]]] = [
         (row(CENTRAL, pooled, (reference.pooling_bytes(), 0)), about(pooled, tensors)),
         (row(CORRECTED, together, (up, down), alignment=alignment), about(together, tensors)),
     ]
-    told += [
+    rows += [
         method_row(
             name,
             contender,
@@ -113,16 +113,16 @@ def discover(
         )
         for contender in (EXACT, LOCAL, RELEASED)
     ]
-    told += [
+    rows += [
         (row(("own", hospital), model, (0, 0)), about(model, {hospital: tensors[hospital]}))
         for hospital, model in own.items()
     ]
-    return Discovery(federation, together, pooled, own), told
+    return Discovery(federation, together, pooled, own), rows
 
 
 def _row(
     blank: Row,
-    reference: Reference,
+    reference: ReferenceModel,
     names: tuple[str, str | None],
     solution: Solution,
     sent: tuple[int, int],

@@ -11,7 +11,7 @@ SELECT
     CASE WHEN ranges.test IS NOT NULL AND labs.labresult IS NOT NULL THEN 'site range' END AS note,
     1 AS part,
     CASE
-        WHEN stays.uniquepid IS NULL THEN 'stay not in patient table'
+        WHEN stays.patientunitstayid IS NULL THEN 'stay not in patient table'
         WHEN labs.labresult IS NULL THEN 'no number'
         WHEN ranges.test IS NULL THEN 'no rule for abnormal'
         WHEN labs.labresult < ranges.low OR labs.labresult > ranges.high THEN NULL

@@ -1,7 +1,10 @@
 -- An order that was not cancelled, by its HICL code; the name is its label, and its code where the
--- HICL code is missing, unless only HICL codes were asked for (folded). 0 is no HICL code.
+-- HICL code is missing, unless only HICL codes were asked for (folded). 0 is no HICL code,
+-- nor is anything but a whole number.
 WITH orders AS (
-    SELECT * REPLACE (nullif(ltrim(drughiclseqno, '0'), '') AS drughiclseqno) FROM src.medication
+    SELECT * REPLACE (
+        nullif(regexp_extract(drughiclseqno, '^0*([1-9]\d*)$', 1), '') AS drughiclseqno
+    ) FROM src.medication
 )
 SELECT
     CASE $by WHEN 'hospitalid' THEN stays.hospitalid WHEN 'region' THEN stays.region END AS site,
@@ -18,7 +21,7 @@ SELECT
     END AS note,
     1 AS part,
     CASE
-        WHEN stays.uniquepid IS NULL THEN 'stay not in patient table'
+        WHEN stays.patientunitstayid IS NULL THEN 'stay not in patient table'
         WHEN says_yes(orders.drugordercancelled) THEN 'cancelled order'
         WHEN says_yes(orders.drugordercancelled) IS NULL THEN 'unknown flag'
         WHEN orders.drughiclseqno IS NULL AND $drug_names = 'folded' THEN 'no HICL code'

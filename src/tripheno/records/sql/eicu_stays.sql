@@ -6,7 +6,7 @@ SELECT
     patient.patientunitstayid,
     patient.uniquepid,
     patient.hospitalid,
-    coalesce(hospital.region, 'unknown') AS region,
+    coalesce(hospital.region, 'region-not-recorded') AS region,
     make_timestamp(CAST(2000 + 10 * (dense_rank() OVER (
         PARTITION BY patient.uniquepid ORDER BY patient.patienthealthsystemstayid
     ) - 1) AS BIGINT), 1, 1, 0, 0, 0)

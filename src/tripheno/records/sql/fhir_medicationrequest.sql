@@ -53,7 +53,7 @@ SELECT
     CASE
         WHEN stale THEN 'older version or copy'
         WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
-        WHEN field(json, '$.doNotPerform') = 'true' THEN 'never done'
+        WHEN field(json, '$.doNotPerform') = 'true' OR field(json, '$.intent') = 'proposal' THEN 'never done'
         WHEN concept IS NULL AND medication IS NOT NULL THEN 'medication not found'
     END AS fate
 FROM spelt_out

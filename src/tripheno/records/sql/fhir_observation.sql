@@ -14,7 +14,17 @@ WITH told AS (
             coalesce(field(json, '$.valueQuantity.value'), field(json, '$.valueInteger')) AS DOUBLE
         ) AS value,
         try_cast(field(json, '$.referenceRange[0].low.value') AS DOUBLE) AS low,
-        try_cast(field(json, '$.referenceRange[0].high.value') AS DOUBLE) AS high
+        try_cast(field(json, '$.referenceRange[0].high.value') AS DOUBLE) AS high,
+        json_array_length(json, '$.referenceRange') > 1 AS several,
+        coalesce(
+            field(json, '$.valueQuantity.code') <> coalesce(
+                field(json, '$.referenceRange[0].low.code'), field(json, '$.referenceRange[0].high.code')
+            ),
+            field(json, '$.valueQuantity.unit') <> coalesce(
+                field(json, '$.referenceRange[0].low.unit'), field(json, '$.referenceRange[0].high.unit')
+            ),
+            false
+        ) AS other_unit
     FROM src.observation
 ),
 ruled AS (
@@ -55,6 +65,8 @@ SELECT
             THEN 'not laboratory'
         WHEN rule IS NULL THEN 'no rule for abnormal'
         WHEN rule = 'interpretation' AND abnormal THEN NULL
+        WHEN rule = 'range' AND several THEN 'several ranges'
+        WHEN rule = 'range' AND other_unit THEN 'range in another unit'
         WHEN rule = 'range' AND (value < low OR value > high) THEN NULL
         ELSE 'not abnormal'
     END AS fate

@@ -1,13 +1,13 @@
 -- A table of the hospital's own. A record with several codes gives several rows.
 WITH given AS (
     SELECT
-        {site} AS site,
+        trim({site}) AS site,
         {patient} AS patient,
         {visit} AS visit,
         {starts} AS starts,
         {ends} AS ends,
         {label} AS label,
-        $filtered AND NOT list_contains($kinds, coalesce({kind}, '')) AS another_kind,
+        $filtered AND NOT list_contains($kinds, coalesce(trim({kind}), '')) AS another_kind,
         [{given}] AS fields
     FROM src.{view}
 ),

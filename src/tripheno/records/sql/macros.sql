@@ -1,27 +1,63 @@
 -- Spellings that every source shares.
 
 -- A text as people see it: line ends, tabs and hard blanks are blanks; byte-order marks, NUL, soft
--- hyphens and characters without width are nothing; accents are composed.
-CREATE MACRO visible(written) AS nfc_normalize(translate(
-    written,
-    chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || chr(160) || chr(8232) || chr(8233)
-        || chr(65279) || chr(8203) || chr(8204) || chr(8205) || chr(8288) || chr(173) || chr(0),
-    '        '
-));
+-- hyphens, marks of direction and characters without width are nothing; accents are composed.
+CREATE MACRO visible(written) AS CASE
+    WHEN regexp_full_match(written, '[ -~]*') THEN written  -- nearly all: looked at once
+    ELSE nfc_normalize(translate(
+        written,
+        chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || chr(160) || chr(8232) || chr(8233)
+            || chr(65279) || chr(8203) || chr(8204) || chr(8205) || chr(8288) || chr(173) || chr(0)
+            || chr(8206) || chr(8207) || chr(8234) || chr(8235) || chr(8236) || chr(8237) || chr(8238)
+            || chr(8294) || chr(8295) || chr(8296) || chr(8297),
+        '        '
+    ))
+END;
 
 CREATE MACRO tidy(written) AS trim(visible(written));
 
--- An id as text. Spreadsheets write 17 as 17.0, ="17" or '17; 1.7E+08 is a rounded number.
-CREATE MACRO whole_id(written) AS CASE
-    WHEN contains(upper(written), 'E+') AND regexp_full_match(tidy(written), '\d[.,]\d+[eE]\+\d+')
+-- A tidy id as text. Spreadsheets write 17 as 17.0, ="17" or '17; 1.7E+08 is a rounded number.
+CREATE MACRO whole_id(clean) AS CASE
+    WHEN regexp_full_match(clean, '\d+([.,]\d+)?[eE]\+\d+|\d+[.,]\d+[eE]\d+')
         THEN error('ids are rounded numbers')
-    WHEN regexp_matches(written, '[.=''"]')
-        THEN regexp_replace(tidy(written), '^(?:="|''|")?(\d+)(?:\.0*)?"?$', '\1')
-    ELSE tidy(written)
+    WHEN regexp_matches(clean, '[.=''"]')
+        THEN regexp_replace(clean, '^(?:="|''|")?(\d+)(?:\.0*)?"?$', '\1')
+    ELSE clean
 END;
 
+-- What is written in the commonest way, which needs no further look; NULL for everything else.
+CREATE MACRO plain_id(written) AS CASE WHEN regexp_full_match(written, '\d+') THEN written END;
+
+CREATE MACRO plain_number(written) AS CASE  -- 007 is a word
+    WHEN CAST(try_cast(written AS BIGINT) AS VARCHAR) = written THEN try_cast(written AS BIGINT)
+END;
+
+CREATE MACRO plain_value(written) AS
+    CASE WHEN regexp_full_match(written, '-?\d+(\.\d+)?') THEN try_cast(written AS DOUBLE) END;
+
+CREATE MACRO plain_time(written) AS CASE
+    WHEN regexp_full_match(written, '\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?')
+        THEN try_cast(written AS TIMESTAMP)
+END;
+
+-- An id as a number where that loses nothing.
+CREATE MACRO whole_number(id) AS CASE
+    WHEN id IS NULL OR plain_number(id) IS NOT NULL THEN plain_number(id)
+    ELSE error('an id is no whole number')
+END;
+
+-- A time with AM or PM, which DuckDB's own reading would pass over.
+CREATE MACRO twelve_hours(written) AS try_strptime(
+    upper(replace(written, '.', '')),
+    CASE getvariable('date_order')
+        WHEN 'dmy' THEN ['%Y-%m-%d %I:%M %p', '%Y-%m-%d %I:%M:%S %p', '%d/%m/%Y %I:%M %p', '%d/%m/%Y %I:%M:%S %p']
+        WHEN 'mdy' THEN ['%Y-%m-%d %I:%M %p', '%Y-%m-%d %I:%M:%S %p', '%m/%d/%Y %I:%M %p', '%m/%d/%Y %I:%M:%S %p']
+        ELSE ['%Y-%m-%d %I:%M %p', '%Y-%m-%d %I:%M:%S %p']
+    END
+);
+
 -- A time in one of the forms that can mean one thing only; 03/04/2020 needs the order to be said.
-CREATE MACRO written_time(written) AS coalesce(
+CREATE MACRO written_time(written) AS CASE WHEN right(written, 1) IN ('M', 'm', '.') THEN twelve_hours(written) ELSE coalesce(
     try_cast(written AS TIMESTAMP),
     CASE
         WHEN regexp_full_match(written, '(19|20|21|22)\d{6}(\d{4}(\d\d)?)?')
@@ -33,28 +69,34 @@ CREATE MACRO written_time(written) AS coalesce(
         WHEN getvariable('date_order') = 'dmy'
             THEN try_strptime(written, ['%d/%m/%Y', '%d/%m/%Y %H:%M', '%d/%m/%Y %H:%M:%S'])
         WHEN getvariable('date_order') = 'mdy'
-            THEN try_strptime(written, [
-                '%m/%d/%Y', '%m/%d/%Y %H:%M', '%m/%d/%Y %H:%M:%S', '%m/%d/%Y %I:%M:%S %p'
-            ])
+            THEN try_strptime(written, ['%m/%d/%Y', '%m/%d/%Y %H:%M', '%m/%d/%Y %H:%M:%S'])
     END
-);
+) END;
 
--- The wall clock of a written time. An offset (…-04:00, …Z) is dropped, so that the calendar day is
+-- The wall clock of a tidy time. An offset (…-04:00, …Z) is dropped, so that the calendar day is
 -- the one the ward saw; when the hospital's zone is known, it is converted into that zone instead.
 -- What cannot be read is minus infinity: it is counted apart from what is missing.
-CREATE MACRO wall_clock(written) AS CASE
-    WHEN written IS NULL OR tidy(written) = '' THEN NULL
-    WHEN length(written) <= 19 THEN coalesce(written_time(tidy(written)), CAST('-infinity' AS TIMESTAMP))
-    WHEN getvariable('timezone') IS NOT NULL AND regexp_matches(written, '(Z|[+-]\d\d:?\d\d)$')
+CREATE MACRO clock(clean) AS CASE
+    WHEN clean IS NULL OR clean = '' THEN NULL
+    WHEN getvariable('timezone') IS NOT NULL AND regexp_matches(
+        clean, ':\d\d(\.\d+)? ?(Z|[+-]\d\d(:?\d\d)?|[A-Z]{3,5}|[A-Z][a-z]+/[A-Za-z_/]+)$'
+    )
         THEN coalesce(
-            try_cast(written AS TIMESTAMPTZ) AT TIME ZONE getvariable('timezone'),
+            try_cast(clean AS TIMESTAMPTZ) AT TIME ZONE getvariable('timezone'),
             CAST('-infinity' AS TIMESTAMP)
         )
     ELSE coalesce(
-        written_time(regexp_replace(tidy(written), '(Z|[+-]\d\d:?\d\d)$', '')),
+        written_time(regexp_replace(clean, '(:\d\d(?:\.\d+)?) ?(?:Z|z|[+-]\d\d(?::?\d\d)?)$', '\1')),
         CAST('-infinity' AS TIMESTAMP)
     )
 END;
+
+-- The same of a time as it was written. A value in [brackets] given to a lambda is worked out once.
+CREATE MACRO wall_clock(written) AS list_transform([tidy(written)], lambda clean: clock(clean))[1];
+
+-- Whether a time is one at all: systems write 1900 or 9999 where they know none.
+CREATE MACRO is_moment(starts) AS
+    starts > TIMESTAMP '1901-01-01' AND starts < TIMESTAMP '9000-01-01';
 
 -- The better of two times: one that was read before one that was not.
 CREATE MACRO moment(exact, rough) AS
@@ -85,6 +127,12 @@ CREATE MACRO icd9_procedure(code) AS 'ICD9Proc:' || pointed(trim(code), 2);
 
 CREATE MACRO icd10(code) AS 'ICD10CM:' || pointed(upper(trim(code)), 3);
 
+-- Why an OMOP concept is none: 0 says that nothing fits, and ids are whole numbers above 0.
+CREATE MACRO concept_fate(id) AS CASE
+    WHEN coalesce(id, '0') = '0' THEN 'concept 0'
+    WHEN id < '1' OR id >= ':' THEN 'not a concept id'
+END;
+
 -- The forms of ICD codes: what has another form is not a code of that system.
 CREATE MACRO is_icd9(code) AS regexp_full_match(
     upper(trim(code)), '\d{3}(\.?\d{1,2}|\.)?|V\d\d(\.?\d{1,2}|\.)?|E\d{3}(\.?\d|\.)?');
@@ -96,12 +144,20 @@ CREATE MACRO is_icd9_procedure(code) AS regexp_full_match(trim(code), '\d\d(\.?\
 
 CREATE MACRO is_icd10_procedure(code) AS regexp_full_match(upper(trim(code)), '[0-9A-HJ-NP-Z]{7}');
 
+-- A code whose point became a comma: 401,9 is not the codes 401 and 9.
+CREATE MACRO without_decimal_comma(written) AS CASE
+    WHEN contains(written, ',')
+        THEN regexp_replace(written, '\b([0-9A-Z]\d\w\d?),(\d{1,2})($|[,;|/\s])', '\1.\2\3', 'g')
+    ELSE written
+END;
+
+CREATE MACRO split_field(written) AS list_filter(
+    regexp_split_to_array(without_decimal_comma(written), '[,;|/\s]+'), lambda p: p <> ''
+);
+
 -- The codes of one field: several may stand there, parted by comma, semicolon, bar, slash or blank.
 CREATE MACRO pieces(written) AS CASE
-    WHEN written IS NULL THEN [NULL]
-    WHEN len(list_filter(regexp_split_to_array(written, '[,;|/\s]+'), lambda p: p <> '')) = 0
-        THEN [NULL]
-    ELSE list_filter(regexp_split_to_array(written, '[,;|/\s]+'), lambda p: p <> '')
+    WHEN len(split_field(written)) > 0 THEN split_field(written) ELSE [NULL]
 END;
 
 -- The version as the table writes it (10, ICD-10, ICD10CM), or the one its columns are named for.

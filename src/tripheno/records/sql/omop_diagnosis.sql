@@ -15,7 +15,7 @@ SELECT
     END AS visit_note,
     NULL::VARCHAR AS note,
     1 AS part,
-    CASE WHEN coalesce(events.condition_concept_id, '0') = '0' THEN 'concept 0' END AS fate
+    concept_fate(events.condition_concept_id) AS fate
 FROM src.condition_occurrence AS events
 LEFT JOIN src.visit_occurrence AS visits
     ON $visits_known

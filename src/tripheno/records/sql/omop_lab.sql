@@ -34,7 +34,7 @@ SELECT
     rule AS note,
     1 AS part,
     CASE
-        WHEN coalesce(measurement_concept_id, '0') = '0' THEN 'concept 0'
+        WHEN concept_fate(measurement_concept_id) IS NOT NULL THEN concept_fate(measurement_concept_id)
         WHEN rule IS NULL THEN 'no rule for abnormal'
         -- high, low, abnormal, positive; the other two are normal and negative
         WHEN rule = 'value concept'

@@ -15,7 +15,7 @@ SELECT
     END AS visit_note,
     CASE WHEN ingredients.ingredient IS NULL THEN 'own concept' ELSE 'ingredient' END AS note,
     CAST(coalesce(ingredients.part, 1) AS INTEGER) AS part,
-    CASE WHEN coalesce(drugs.drug_concept_id, '0') = '0' THEN 'concept 0' END AS fate
+    concept_fate(drugs.drug_concept_id) AS fate
 FROM src.drug_exposure AS drugs
 LEFT JOIN src.visit_occurrence AS visits
     ON $visits_known

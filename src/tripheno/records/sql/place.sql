@@ -7,13 +7,15 @@ WITH extract AS (
 judged AS (
     SELECT
         * REPLACE (
-            CASE WHEN isfinite(starts) THEN starts END AS starts,
+            CASE WHEN is_moment(starts) THEN starts END AS starts,
             CASE WHEN isfinite(ends) THEN ends END AS ends
         ),
         CASE
-            WHEN isinf(starts) THEN 'cannot be read' WHEN isinf(ends) THEN 'the end cannot be read'
+            WHEN isinf(starts) THEN 'cannot be read'
+            WHEN NOT is_moment(starts) THEN 'is a placeholder (1900, 9999)'
+            WHEN isinf(ends) THEN 'the end cannot be read'
         END AS time_note,
-        visit IS NULL AND $needs_visit AND $by_date AND isfinite(starts) AS by_date
+        visit IS NULL AND $needs_visit AND $by_date AND coalesce(is_moment(starts), false) AS by_date
     FROM extract
 )
 SELECT

@@ -1,8 +1,8 @@
 -- What is odd about the ids of patients or visits, as counts: how many there are, how many are no
--- whole numbers, how many equal another but for leading zeros and capitals, how many of several people.
+-- whole numbers above 0, how many equal another but for leading zeros and capitals, how many of several people.
 SELECT
     count(*),
-    count(*) FILTER (try_cast(key AS BIGINT) IS NULL),
+    count(*) FILTER (coalesce(try_cast(key AS BIGINT) < 1, true) OR contains(key, '.')),
     CASE
         WHEN bool_or(starts_with(key, '0') OR lower(key) <> key)
             THEN count(*) - count(DISTINCT ltrim(lower(key), '0'))

@@ -45,7 +45,10 @@ class Source:
         return self.report.run
 
     def chosen(self) -> list[Chosen]:
-        """Phenotypes that reviewers kept; unstable ones only if named by people, or asked for."""
+        """Phenotypes that reviewers kept; unstable ones only if named by people, or asked for.
+
+        Never one that too few patients stand behind: its codes would point at them.
+        """
         only = self.wanted.only
         missing = sorted(set(only) - {p.number for p in self.report.phenotypes})
         if missing:
@@ -54,18 +57,15 @@ class Source:
             Chosen(phenotype, _united(under))
             for phenotype, under in groups(self.report.phenotypes)
             if (not only or phenotype.number in only)
-            and (
-                (phenotype.grade != "unstable" and phenotype.named)
-                or phenotype.name
-                or self.wanted.unstable
-            )
+            and phenotype.named
+            and (phenotype.grade != "unstable" or phenotype.name or self.wanted.unstable)
         ]
         if not found:
             raise NothingToExport(
                 "No phenotype of this run can be handed on",
                 where=str(self.folder),
                 why="all are unstable, rest on too few patients, or were rejected",
-                fix="add --unstable to have them nevertheless",
+                fix="--unstable hands on unstable ones that enough patients carry",
             )
         return found
 
@@ -79,7 +79,7 @@ def _united(under: list[Phenotype]) -> dict[str, tuple[RankedCode, ...]]:
     """The codes of several phenotypes by mode, each once, the first phenotype's first."""
     codes: dict[str, dict[int, RankedCode]] = {}
     for phenotype in under:
-        for mode, ranked in phenotype.codes.items():
+        for mode, ranked in phenotype.shown.items():
             for code in ranked:
                 codes.setdefault(mode, {}).setdefault(code.position, code)
     return {mode: tuple(found.values()) for mode, found in codes.items()}

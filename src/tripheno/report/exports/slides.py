@@ -10,7 +10,7 @@ from tripheno.report.exports.chosen import Chosen, Source
 from tripheno.report.page import GRADE_WORDS, percent
 from tripheno.report.phenotypes import Phenotype, RankedCode
 from tripheno.report.rule import RULE
-from tripheno.report.summary import sentences
+from tripheno.report.summary import how_many, sentences
 from tripheno.report.titles import brief
 
 CODES = 6  # of a mode on a slide
@@ -37,7 +37,7 @@ def write_slides(source: Source, out: Path) -> list[Path]:
 
 
 def _summary(deck: Any, source: Source, foot: str) -> None:
-    slide = _titled(deck, f"Phenotypes of {len(source.run['hospitals'])} hospitals", foot)
+    slide = _titled(deck, f"Phenotypes of {how_many(source.run)}", foot)
     _text(slide, (0.6, 1.4, 12.1, 5.0), sentences(source.report), 20)
 
 
@@ -54,7 +54,7 @@ def facts(phenotype: Phenotype) -> list[str]:
     """How sure and who has it, in two lines."""
     sure = GRADE_WORDS.get(phenotype.grade or "", "not examined")
     said = f"How sure: {sure}"
-    if phenotype.effective_patients is not None:
+    if phenotype.named and phenotype.effective_patients is not None:
         said += f"; rests on about {int(phenotype.effective_patients)} patients"
     counted = phenotype.prevalence
     if counted is None or counted.total is None or counted.total_share is None:

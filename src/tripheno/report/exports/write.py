@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tripheno.errors import OutputExists, SettingsError
+from tripheno.errors import OutputExists, SettingsError, TriphenoError
 from tripheno.report.exports.atlas import write_atlas
 from tripheno.report.exports.card import write_card
 from tripheno.report.exports.chosen import Source, Wanted, open_source
@@ -41,10 +42,16 @@ def export_run(folder: Path, form: str, out: Path, wanted: Wanted | None = None)
     source = open_source(folder, wanted)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputExists(f"{out} is not empty", fix="name another folder with --out")
+    new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     if wanted.scored is not None:
         out.chmod(0o700)
-    written = FORMATS[form](source, out)
+    try:
+        written = FORMATS[form](source, out)
+    except TriphenoError:
+        if new:
+            shutil.rmtree(out)  # nothing half-written stays
+        raise
     if wanted.scored is not None:
         for path in written:
             path.chmod(0o600)

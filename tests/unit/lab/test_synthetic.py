@@ -9,9 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tripheno.errors import SettingsError
-from tripheno.records.events import EVENT_SCHEMA, modes_of
-from tripheno.records.synthetic import SyntheticSettings, synthetic_network
-from tripheno.records.synthetic_catalogue import (
+from tripheno.lab.synthetic.catalogue import (
     CATALOGUE_MODES,
     PHENOTYPE_NAMES,
     PlantedPhenotype,
@@ -19,13 +17,15 @@ from tripheno.records.synthetic_catalogue import (
     common_codes,
     label_of,
 )
-from tripheno.records.synthetic_presets import (
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
+from tripheno.lab.synthetic.presets import (
     DEMO_RANK,
     demo_settings,
     planted_hard_settings,
     seed_paper_settings,
     ucsd_settings,
 )
+from tripheno.records.events import EVENT_SCHEMA, modes_of
 
 SICKLE_CELL = "Sickle cell / chronic pain crisis"
 CYSTIC_FIBROSIS = "Cystic fibrosis with pancreatic involvement"

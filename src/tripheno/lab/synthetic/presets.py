@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from tripheno.errors import SettingsError
-from tripheno.records.synthetic import SyntheticSettings
-from tripheno.records.synthetic_catalogue import (
+from tripheno.lab.synthetic.catalogue import (
     PHENOTYPE_NAMES,
     PlantedPhenotype,
     catalogue_weights,
 )
+from tripheno.lab.synthetic.network import SyntheticSettings
 
 DEMO_RANK = 10
 

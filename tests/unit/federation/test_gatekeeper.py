@@ -1,4 +1,4 @@
-"""A real hospital's door: the approval, the budget and the log are looked at at every message."""
+"""A real hospital's gate: the approval, the budget and the log are looked at at every message."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tripheno.errors import (
     WrongStep,
 )
 from tripheno.exchange.keys import Identity
-from tripheno.federation.audit_file import AuditFile, countersigned
-from tripheno.federation.doorkeeper import SPENT, ApprovedDoor, run_folder
-from tripheno.federation.hospital import HospitalDesk, HospitalFile
+from tripheno.federation.audit_file import GIVEN, AuditFile, countersigned
+from tripheno.federation.gatekeeper import SPENT, ApprovedGatekeeper, run_folder, spent
+from tripheno.federation.hospital import HospitalFile, HospitalService
 from tripheno.federation.wire import Asked, Hello
 from tripheno.files import write_text
 from tripheno.privacy.approval import APPROVAL, approve, withdraw
@@ -32,7 +32,7 @@ from tripheno.privacy.audit import AUDIT_HEAD, read_head, verify
 from tripheno.privacy.faults import FAULT, fault_bytes, fault_of
 from tripheno.privacy.manifest import MANIFEST
 from tripheno.privacy.own_data import own_tensor
-from tripheno.protocol.agreed import Budgets, Member, Protocol, protocol_hash
+from tripheno.protocol.agreed import AgreedMember, Budgets, StudyProtocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.records.events import CountingRule, events_from_columns, write_events
 from tripheno.solver.settings import SolverSettings
@@ -41,8 +41,8 @@ from tripheno.study.preview import preview
 from tripheno.study.store import RunStore
 
 KEEPER, COORDINATOR, OFFICER, STRANGER = (Identity.from_bytes(bytes([n]) * 32) for n in range(1, 5))
-MEMBERS = tuple(Member(name, f"{n:064x}") for n, name in enumerate(("a", "b", "c")))
-PROTOCOL = Protocol(
+MEMBERS = tuple(AgreedMember(name, f"{n:064x}") for n, name in enumerate(("a", "b", "c")))
+PROTOCOL = StudyProtocol(
     "a study", CountingRule(), SolverSettings(2), members=MEMBERS, budgets=Budgets(max_rounds=3)
 )
 CODES = {"medication": 4, "diagnosis": 4}
@@ -79,13 +79,13 @@ def site(previewed, tmp_path):
 
 
 def opened(site, day=date.today):
-    door = ApprovedDoor(PROTOCOL, site, KEEPER, day)
-    door.begin(RUN, CODES, COORDINATOR.public)
-    return door
+    gatekeeper = ApprovedGatekeeper(PROTOCOL, site, KEEPER, day)
+    gatekeeper.begin(RUN, CODES, COORDINATOR.public)
+    return gatekeeper
 
 
-def send(door, n=1, data=b"hello"):
-    return door.pass_out(f"announce/{n}", ANNOUNCE, data, None)
+def send(gatekeeper, n=1, data=b"hello"):
+    return gatekeeper.pass_out(f"announce/{n}", ANNOUNCE, data, None)
 
 
 def lines_of(site):
@@ -94,9 +94,9 @@ def lines_of(site):
 
 
 def test_a_line_and_the_cost_are_on_disk_before_a_message_leaves(site):
-    door = opened(site)
-    assert send(door) == b"hello"
-    door.arrived("announce/1", b"everybody's")
+    gatekeeper = opened(site)
+    assert send(gatekeeper) == b"hello"
+    gatekeeper.arrived("announce/1", b"everybody's")
     opening, approval, sent, received = lines_of(site)
     assert opening["keeper"] == KEEPER.public.hex()
     assert approval["officer"] == OFFICER.public.hex()
@@ -109,7 +109,7 @@ def test_a_line_and_the_cost_are_on_disk_before_a_message_leaves(site):
 @pytest.mark.parametrize("how", ["withdrawn", "removed", "changed", "expired"])
 def test_an_approval_that_no_longer_stands_stops_the_very_next_message(site, how):
     today = [date.today()]
-    door = opened(site, lambda: today[0])
+    gatekeeper = opened(site, lambda: today[0])
     path = site.approval / APPROVAL
     if how == "withdrawn":
         withdraw(site.approval, "2026-11-18")
@@ -120,12 +120,12 @@ def test_an_approval_that_no_longer_stands_stops_the_very_next_message(site, how
     else:
         today[0] += timedelta(days=1)
     with pytest.raises(Withdrawn if how == "withdrawn" else NotApproved) as caught:
-        send(door)
+        send(gatekeeper)
     assert caught.value.exit_code == 4
     last = lines_of(site)[-1]
     assert (last["kind"], last["reason"]) == ("refused", caught.value.code)
     assert not (run_folder(site, RUN) / SPENT).exists()
-    assert door.pass_out("fault", FAULT, fault_bytes(caught.value), None)
+    assert gatekeeper.pass_out("fault", FAULT, fault_bytes(caught.value), None)
 
 
 def test_starting_again_gives_nothing_back_even_without_the_file(site):
@@ -143,12 +143,12 @@ def test_starting_again_gives_nothing_back_even_without_the_file(site):
         opened(site)
 
 
-def test_nothing_leaves_before_the_door_is_opened(site):
-    with pytest.raises(RunFailed, match="before the door"):
-        send(ApprovedDoor(PROTOCOL, site, KEEPER))
+def test_nothing_leaves_before_the_gate_is_opened(site):
+    with pytest.raises(RunFailed, match="before the gate"):
+        send(ApprovedGatekeeper(PROTOCOL, site, KEEPER))
 
 
-def test_a_manifest_of_other_messages_opens_no_door(site, previewed):
+def test_a_manifest_of_other_messages_opens_no_gate(site, previewed):
     fewer = replace(previewed[1], messages=previewed[1].messages[1:])
     write_text(site.approval / MANIFEST, fewer.to_text())
     write_text(site.approval / APPROVAL, approve(fewer, OFFICER, date.today()))
@@ -156,22 +156,26 @@ def test_a_manifest_of_other_messages_opens_no_door(site, previewed):
         opened(site)
 
 
-def countersign(door, kept=None, *, last=False):
+def countersign(gatekeeper, kept=None, *, last=False):
     """Both sides of a head."""
-    offered = door.offer_head(last=last)
+    offered = gatekeeper.offer_head(last=last)
     head = countersigned(
-        "a", door.pass_out("audit-head/1", AUDIT_HEAD, offered, None), KEEPER.public, COORDINATOR,
+        "a",
+        gatekeeper.pass_out("audit-head/1", AUDIT_HEAD, offered, None),
+        KEEPER.public,
+        COORDINATOR,
         kept,
-    )  # fmt: skip
-    door.arrived("audit-head/1", json.dumps({"a": head.countersignature}).encode())
+    )
+    given = json.dumps({"a": head.countersignature}).encode()
+    gatekeeper.arrived("audit-head/1", given + COORDINATOR.sign(GIVEN, given))
     return head
 
 
 def test_heads_grow_and_the_whole_log_verifies_under_the_agreed_keys(site):
-    door = opened(site)
-    send(door)
-    first = countersign(door)
-    last = countersign(door, first, last=True)
+    gatekeeper = opened(site)
+    send(gatekeeper)
+    first = countersign(gatekeeper)
+    last = countersign(gatekeeper, first, last=True)
     folder = run_folder(site, RUN)
     assert read_head((folder / "audit.head.json").read_text(encoding="utf-8")) == last
     text = (folder / "audit.jsonl").read_text(encoding="utf-8")
@@ -182,12 +186,13 @@ def test_heads_grow_and_the_whole_log_verifies_under_the_agreed_keys(site):
 
 
 def test_the_coordinator_refuses_a_log_that_shrank_or_forked(site, tmp_path):
-    door = opened(site)
-    send(door)
-    kept = countersign(door)
+    gatekeeper = opened(site)
+    send(gatekeeper)
+    kept = countersign(gatekeeper)
     other = AuditFile(tmp_path / "other.jsonl", RUN, KEEPER, COORDINATOR.public)
-    with pytest.raises(BrokenChain, match="shrank"):
+    with pytest.raises(BrokenChain, match="shrank") as shrank:
         countersigned("a", other.offer_head(last=False), KEEPER.public, COORDINATOR, kept)
+    assert "older backup" in shrank.value.fix
     while len(other.lines) < kept.lines:
         other.write({"kind": "message"})
     with pytest.raises(BrokenChain, match="two logs"):
@@ -199,9 +204,9 @@ def test_the_coordinator_refuses_a_log_that_shrank_or_forked(site, tmp_path):
 
 @pytest.mark.parametrize("how", ["vanished", "cut", "rewritten", "other keys"])
 def test_the_hospital_refuses_a_log_that_does_not_reach_its_head(site, how):
-    door = opened(site)
-    send(door)
-    countersign(door)
+    gatekeeper = opened(site)
+    send(gatekeeper)
+    countersign(gatekeeper)
     path = run_folder(site, RUN) / "audit.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     if how == "cut":
@@ -236,23 +241,37 @@ def test_an_error_leaves_as_its_code_and_is_told_in_fixed_words():
 def test_what_comes_out_of_turn_twice_or_misshapen_is_a_line_with_its_code(site, tmp_path):
     file = HospitalFile(
         "a", own_tensor(PROTOCOL, site), PROTOCOL, KEEPER,
-        store=lambda run: RunStore(tmp_path / run), door=lambda _run, _key: opened(site),
+        store=lambda run: RunStore(tmp_path / run), gatekeeper=lambda _run, _key: opened(site),
     )  # fmt: skip
-    desk = HospitalDesk(file)
+    local = HospitalService(file)
     hello = Hello(RUN, 1, protocol_hash(PROTOCOL), COORDINATOR.public.hex())
-    first = desk.respond("1:0", hello.pack())
+    first = local.respond("1:0", hello.pack())
     assert Asked.unpack(first, "a").step == "identity"
     for wrong in ("1:0", "1:2"):  # twice, out of turn
         with pytest.raises(WrongStep):
-            desk.respond(wrong, hello.pack())
+            local.respond(wrong, hello.pack())
     assert lines_of(site)[-1]["reason"] == WrongStep.code
     with pytest.raises(SessionLost):
-        desk.respond("2:1", b"")  # of another attempt
+        local.respond("2:1", b"")  # of another attempt
     with pytest.raises(OtherProtocol):
-        desk.respond("2:0", replace(hello, attempt=2, protocol="0" * 64).pack())  # another study
+        local.respond("2:0", replace(hello, attempt=2, protocol="0" * 64).pack())  # another study
     with pytest.raises(BadMessage) as refused:
-        desk.respond("1:1", b"of another shape")
+        local.respond("1:1", b"of another shape")
     told = [line for line in lines_of(site) if line["kind"] == "refused"]
     assert [line["reason"] for line in told] == [WrongStep.code, refused.value.code]
     sent = [one for one in lines_of(site) if one.get("direction") == "out"]
     assert [one["step"] for one in sent] == ["identity", "fault"]  # nothing was given twice
+
+
+def test_what_was_spent_is_the_most_that_log_or_file_say(tmp_path):
+    line = json.dumps({"kind": "message", "direction": "out", "bytes": 7})
+    came = json.dumps({"kind": "message", "direction": "in", "bytes": 90})
+    path = tmp_path / SPENT
+    assert spent(path, [line, came, line]) == (2, 14)
+    path.write_text("[5, 9]")
+    assert spent(path, [line, line]) == (5, 14)
+    path.write_text("[1, 99]")
+    assert spent(path, [line, line]) == (2, 99)
+    path.write_text("five")
+    with pytest.raises(RunFailed, match="cannot be read"):
+        spent(path, [])

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tripheno.records.synthetic_catalogue import common_codes
+from tripheno.lab.synthetic.catalogue import common_codes
 
 if TYPE_CHECKING:
-    from tripheno.records.synthetic import SyntheticSettings
+    from tripheno.lab.synthetic.network import SyntheticSettings
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class CodeList:
+class SyntheticCodes:
     """All codes of one mode, the most popular first, and which hospital uses which."""
 
     mode: str
@@ -29,7 +29,7 @@ class CodeList:
     popularity: Floats
 
 
-def code_list(settings: SyntheticSettings, mode: str, rng: np.random.Generator) -> CodeList:
+def code_list(settings: SyntheticSettings, mode: str, rng: np.random.Generator) -> SyntheticCodes:
     """The codes of one mode: common ones lead, then planted and invented ones mixed."""
     count, hospitals = settings.codes_per_mode[mode], len(settings.patients_per_hospital)
     planted = list(dict.fromkeys(code for one in settings.planted for code in one.weights[mode]))
@@ -45,7 +45,7 @@ def code_list(settings: SyntheticSettings, mode: str, rng: np.random.Generator) 
         for code in one.weights[mode]:
             used[np.array(one.prevalence) > 0, place[code]] = True
     popularity = np.arange(1, count + 1, dtype=np.float64) ** -settings.popularity_exponent
-    return CodeList(mode, codes, used, popularity)
+    return SyntheticCodes(mode, codes, used, popularity)
 
 
 def _proper_subsets(hospitals: int, codes: int, rng: np.random.Generator) -> Booleans:
@@ -59,7 +59,7 @@ def _proper_subsets(hospitals: int, codes: int, rng: np.random.Generator) -> Boo
     return subset
 
 
-def popular(codes: CodeList, k: int, count: int, rng: np.random.Generator) -> Integers:
+def popular(codes: SyntheticCodes, k: int, count: int, rng: np.random.Generator) -> Integers:
     """Draw codes that hospital k uses, with their popularity."""
     known = np.flatnonzero(codes.used[k])
     if len(known) == 0:
@@ -72,7 +72,7 @@ def popular(codes: CodeList, k: int, count: int, rng: np.random.Generator) -> In
 
 def as_recorded(
     settings: SyntheticSettings,
-    lists: Sequence[CodeList],
+    lists: Sequence[SyntheticCodes],
     k: int,
     events: tuple[Integers, Integers],
     rng: np.random.Generator,

@@ -19,22 +19,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tripheno.errors import SettingsError
-from tripheno.records.events import events_from_columns
-from tripheno.records.synthetic_catalogue import (
+from tripheno.lab.synthetic.catalogue import (
     PHENOTYPE_NAMES,
     PlantedPhenotype,
     catalogue_weights,
     label_of,
 )
-from tripheno.records.synthetic_codes import (
+from tripheno.lab.synthetic.codes import (
     Booleans,
-    CodeList,
     Floats,
     Integers,
+    SyntheticCodes,
     as_recorded,
     code_list,
     popular,
 )
+from tripheno.records.events import events_from_columns
 
 _OPENING = np.datetime64("2008-01-01T00:00", "m")  # the day the synthetic hospitals open
 _MINUTES_PER_DAY = 1440
@@ -241,7 +241,7 @@ def synthetic_network(settings: SyntheticSettings) -> SyntheticNetwork:
 
 
 def _hospital(
-    settings: SyntheticSettings, lists: Sequence[CodeList], k: int, rng: np.random.Generator
+    settings: SyntheticSettings, lists: Sequence[SyntheticCodes], k: int, rng: np.random.Generator
 ) -> SyntheticHospital:
     """One hospital: who has what, who comes when and for what, what is then recorded."""
     patients = settings.patients_per_hospital[k]
@@ -289,7 +289,7 @@ def _visit_reasons(memberships: Booleans, patient: Integers, rng: np.random.Gene
 
 def _phenotype_events(
     planted: Sequence[PlantedPhenotype],
-    codes: CodeList,
+    codes: SyntheticCodes,
     reason: Integers,
     rng: np.random.Generator,
 ) -> tuple[Integers, Integers]:
@@ -307,7 +307,7 @@ def _phenotype_events(
 
 def _background_events(
     settings: SyntheticSettings,
-    codes: CodeList,
+    codes: SyntheticCodes,
     k: int,
     visits: tuple[Integers, Integers],
     rng: np.random.Generator,
@@ -347,7 +347,7 @@ def _times(
 
 
 def _event_table(
-    lists: Sequence[CodeList],
+    lists: Sequence[SyntheticCodes],
     patient: Integers,
     visit: Integers,
     code: Integers,

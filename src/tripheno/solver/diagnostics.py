@@ -85,11 +85,12 @@ def core_parts(
     patients = patient_factor[:, :rank]
     core = np.zeros((rank, columns.shape[1]))
     step = max(rank, 4096 // rank)
-    for start in range(0, columns.shape[1], step):
-        chosen = columns[:, start : start + step]
-        pairs = zip(inverses, chosen, strict=True)
-        product = tensor.cells.patient_product([inverse[:, c] for inverse, c in pairs])
-        core[:, start : start + step] = tensor.cells.weighted(patients).T @ product
+    for at, piece in tensor.pieces():
+        weighted = piece.cells.weighted(patients[at])
+        for start in range(0, columns.shape[1], step):
+            pairs = zip(inverses, columns[:, start : start + step], strict=True)
+            product = piece.cells.patient_product([inverse[:, c] for inverse, c in pairs])
+            core[:, start : start + step] += weighted.T @ product
     return CoreParts(tensor.cells.patient_gram(patients), core)
 
 

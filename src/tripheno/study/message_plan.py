@@ -1,4 +1,4 @@
-"""Which messages a study has, and the doors of simulated hospitals.
+"""Which messages a study has, and the gates of simulated hospitals.
 
 A simulation has no officer who approved a manifest; what may leave follows from its own settings,
 through the same gate as a real hospital's.
@@ -9,16 +9,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping
 
-from tripheno.exchange.communicator import Door, OpenDoor
-from tripheno.exchange.registry import Plan
+from tripheno.exchange.communicator import Gatekeeper, OpenGatekeeper
+from tripheno.exchange.registry import MessagePlan
 from tripheno.exchange.roster import FEWEST
-from tripheno.privacy.gate import Gate, Record
-from tripheno.protocol.agreed import Protocol
+from tripheno.privacy.gate import Gate, GateLog
+from tripheno.protocol.agreed import StudyProtocol
 from tripheno.solver.resamples import RESAMPLED
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.tournament import stacks
 from tripheno.study.axes import MOST_COUNTS
-from tripheno.study.makers import Doors
+from tripheno.study.makers import Gatekeepers
 
 NO_LIMIT = 2**62
 COUNTS = 3 * MOST_COUNTS  # codes that nobody has, that too few have, and again once some are aside
@@ -48,7 +48,7 @@ def plan_of(
     machines: bool = False,
     blind: bool = True,
     subgroups: bool = False,
-) -> Plan:
+) -> MessagePlan:
     """Which messages a study with these settings has, and how often at most."""
     solver = solver.with_variant_rules()
     penalised = bool(
@@ -62,7 +62,7 @@ def plan_of(
         side_by_side += tuple((1, r, r * r) for r in ranks or (solver.n_components,))
     rank = solver.rank
     side_by_side += ((resamples, resamples * rank, resamples * rank * rank),)  # none: zeros
-    return Plan(
+    return MessagePlan(
         names, members, solver.method, solver.loss, ranks or (solver.n_components,), solver.bias,
         fits, tournaments * int(raced), side_by_side, RESAMPLED if resamples else 0,
         solver.influence == "bounded", solver.max_iter + 1,
@@ -74,7 +74,7 @@ def plan_of(
     )  # fmt: skip
 
 
-def plan_of_protocol(protocol: Protocol, *, labels: bool) -> Plan:
+def plan_of_protocol(protocol: StudyProtocol, *, labels: bool) -> MessagePlan:
     """Which messages a study of separate machines has.
 
     For each other rank there are three fits, each from one start, and three questions.
@@ -91,23 +91,23 @@ def plan_of_protocol(protocol: Protocol, *, labels: bool) -> Plan:
     )  # fmt: skip
 
 
-def most_codes(protocol: Protocol) -> dict[str, int]:
+def most_codes(protocol: StudyProtocol) -> dict[str, int]:
     """How long an axis may be: as the public list, else as the budget says."""
     most = dict.fromkeys(protocol.rule.modes, protocol.budgets.max_codes)
     return {**most, **{one.mode: len(one.codes) for one in protocol.lists}}
 
 
-def simulated_doors(
+def simulated_gatekeepers(
     hospitals: Iterable[str],
     codes: Mapping[str, int],
     settings: SolverSettings,
-    record: Record | None,
+    record: GateLog | None,
     *,
     alignment: str | None = None,
     resamples: int = 0,
     subgroups: bool = False,
     blind: bool = True,
-) -> Doors:
+) -> Gatekeepers:
     """One gate for each hospital, which all write to one record; none without a record."""
     names = tuple(hospitals)
     counts = COUNTS if alignment is not None else 0
@@ -117,9 +117,9 @@ def simulated_doors(
         subgroups=subgroups,
     )  # fmt: skip
 
-    def door(name: str) -> Door:
+    def gatekeeper(name: str) -> Gatekeeper:
         if record is None or alignment == "polynomial":
-            return OpenDoor()
+            return OpenGatekeeper()
         return Gate(name, plan, codes, record, most_rounds=NO_LIMIT, most_bytes=NO_LIMIT)
 
-    return door
+    return gatekeeper

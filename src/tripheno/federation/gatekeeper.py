@@ -1,4 +1,4 @@
-"""Who stands at a hospital's door: the approval and the gate, at every message.
+"""Who stands at a hospital's gate: the approval and the gate, at every message.
 
 Every attempt of a run has a gate of its own for the kinds of messages. Rounds and bytes are counted
 over the whole run, in a file of their own that only grows, so that starting again gives nothing
@@ -17,7 +17,7 @@ from tripheno.errors import BadMessage, BrokenChain, NotApproved, RunFailed, Tri
 from tripheno.exchange.keys import Identity
 from tripheno.exchange.registry import Declaration
 from tripheno.federation.audit_file import AuditFile
-from tripheno.federation.ledger import Entry, Ledger
+from tripheno.federation.ledger import Entry, RunLedger
 from tripheno.files import append_line
 from tripheno.privacy.approval import (
     APPROVAL,
@@ -30,9 +30,9 @@ from tripheno.privacy.audit import AUDIT_HEAD
 from tripheno.privacy.faults import FAULT
 from tripheno.privacy.gate import Gate
 from tripheno.privacy.manifest import MANIFEST, Manifest, listed
-from tripheno.protocol.agreed import Protocol
+from tripheno.protocol.agreed import StudyProtocol
 from tripheno.protocol.site import Site
-from tripheno.study.doors import plan_of_protocol
+from tripheno.study.message_plan import plan_of_protocol
 from tripheno.study.store import write_whole
 
 SPENT = "spent.json"
@@ -44,12 +44,12 @@ def today() -> date:
     return datetime.now(UTC).date()
 
 
-class ApprovedDoor:
+class ApprovedGatekeeper:
     """The gate of an approved manifest, its audit log and its budget."""
 
     def __init__(
         self,
-        protocol: Protocol,
+        protocol: StudyProtocol,
         site: Site,
         identity: Identity,
         day: Callable[[], date] = today,
@@ -73,7 +73,8 @@ class ApprovedDoor:
             raise NotApproved("the messages are other ones", fix="run `tripheno preview`")
         folder = run_folder(self.site, run)
         path = folder / "audit.jsonl"
-        if (folder / SPENT).is_file() and not path.is_file():
+        began = (folder / SPENT).is_file() or RunLedger(self.site.state).knows(run)
+        if began and not path.is_file():
             raise BrokenChain("the log of what left is gone", where=path.name)
         log = AuditFile(path, run, self.identity, coordinator)
         approval = read_approval(self.site.approval)
@@ -96,7 +97,7 @@ class ApprovedDoor:
             approval.other_rosters,
         )  # fmt: skip
         try:
-            Ledger(self.site.state).enter(entry, run, self.protocol.budgets.max_runs)
+            RunLedger(self.site.state).enter(entry, run, self.protocol.budgets.max_runs)
         except TriphenoError as fault:
             log.refuse("begin", self.site.name, fault.code)
             raise
@@ -123,8 +124,8 @@ class ApprovedDoor:
         gate, log, _ = self._open()
         if step.split("/", 1)[0] != AUDIT_HEAD.name:
             gate.arrived(step, data)
-        elif data:
-            log.take_countersignature(_own(data, self.site.name))
+        elif data or log.countersigned:
+            log.take_countersignature(_own(log.countersignatures(data), self.site.name))
 
     def refused(self, step: str, fault: TriphenoError) -> None:
         """Something came that this hospital does not wait for: the line says so."""
@@ -162,7 +163,7 @@ class ApprovedDoor:
 
     def _open(self) -> tuple[Gate, AuditFile, Manifest]:
         if self._opened is None:
-            raise RunFailed("a message before the door was opened", where=self.site.name)
+            raise RunFailed("a message before the gate was opened", where=self.site.name)
         return self._opened
 
 

@@ -34,7 +34,7 @@ from tripheno.vocabulary.axis import Axis
 
 
 @dataclass(frozen=True)
-class Race:
+class TournamentState:
     """Where a tournament stands between two iterations; no hospital remembers anything of it.
 
     ``found`` and ``objectives`` are the last iteration's, not yet taken by ``field``; empty where
@@ -70,10 +70,13 @@ class Finish:
     scores: tuple[float, ...]
     quiet: Quiet
     history: tuple[Iteration, ...]
+    start: Factors = ()  # where the best began; unknown where the tournament was gone on with
 
 
-def first_race(members: Members, axes: Sequence[Axis], settings: SolverSettings) -> Race:
-    """All contestants, from the sketch that the hospitals add up."""
+def first_state(
+    members: Members, axes: Sequence[Axis], settings: SolverSettings
+) -> TournamentState:
+    """All candidates, from the sketch that the hospitals add up."""
     rank, seed = settings.n_components, settings.seed
     omega = starts.sketch_matrix(axes, rank, seed)
     cuts = np.cumsum([axis.size for axis in axes])[:-1]
@@ -85,38 +88,46 @@ def first_race(members: Members, axes: Sequence[Axis], settings: SolverSettings)
     total = members.federation.sum(f"{members.label}sketch", sketched).value
     root = starts.nystrom(np.vstack(total.sketch), omega, rank)
     field = tournament.opened(axes, root, rank, seed, settings.starts)
-    return Race(tournament.opened_alike(field, members.federation, members.label))
+    return TournamentState(tournament.opened_alike(field, members.federation, members.label))
 
 
-def run_race(
+def run_tournament(
     members: Members,
-    race: Race,
+    field_state: TournamentState,
     totals: Totals,
     settings: SolverSettings,
     *,
     watch: Watch | None = None,
-    keep: Callable[[Race], None] | None = None,
+    keep: Callable[[TournamentState], None] | None = None,
 ) -> Finish:
     """The tournament; where its problem is the one asked for, the best start goes on to its end."""
     course = _Course(members, totals, settings)
     most = FINAL + settings.max_iter
+    fresh = field_state.field.candidates if field_state.field.iteration == 0 else ()
+    began = {one.number: one.point for one in fresh}
     while True:
         if keep is not None:
-            keep(race)
-        over = race.planned.over
+            keep(field_state)
+        over = field_state.planned.over
         if over and not settings.plain:
             break
-        if over and race.planned.iteration >= most:
+        if over and field_state.planned.iteration >= most:
             break
-        after = course.iteration(race)
+        after = course.iteration(field_state)
         if after is None:
             break
-        race = after
+        field_state = after
         if watch is not None:
-            watch(race.history[-1])
-    best = race.planned.best.momentum
+            watch(field_state.history[-1])
+    best = field_state.planned.best
     return Finish(
-        best.factors, best.objective, race.finalists, race.scores, race.quiet, race.history
+        best.momentum.factors,
+        best.momentum.objective,
+        field_state.finalists,
+        field_state.scores,
+        field_state.quiet,
+        field_state.history,
+        began.get(best.number, ()),
     )
 
 
@@ -137,32 +148,32 @@ class _Course:
         self.loss = loss_of(replace(self.settings, constraint="nonnegative"))
         self.known: dict[tuple[str, int], np.ndarray] = {}  # rows to begin the next fit with
 
-    def iteration(self, race: Race) -> Race | None:
-        """Every mode once for all contestants, then the ballot where one is due; None: the end."""
-        field = race.planned
+    def iteration(self, field_state: TournamentState) -> TournamentState | None:
+        """Every mode once for all candidates, then the ballot where one is due; None: the end."""
+        field = field_state.planned
         votes = {
             f"back {s}": not no_worse(objective, one.momentum.objective)
             for s, (one, objective) in enumerate(
-                zip(race.field.contestants, race.objectives, strict=False)
+                zip(field_state.field.candidates, field_state.objectives, strict=False)
             )
         }
         if field.over and self.settings.plain:
-            votes["stop"] = race.quiet.converged
-        models = [self.loss.inside(one.point, one.momentum.factors) for one in field.contestants]
+            votes["stop"] = field_state.quiet.converged
+        models = [self.loss.inside(one.point, one.momentum.factors) for one in field.candidates]
         patients = {name: self._fitted(name, field, models) for name in self.tensors}
         total, decided = self._sum(field, models, patients, 0, votes)
         if decided.get("stop"):
             return None
         back = [s for s in range(len(models)) if decided.get(f"back {s}")]
         if back:
-            field = _taken_back(race, field, back)
+            field = _taken_back(field_state, field, back)
             for s in back:
-                models[s] = field.contestants[s].point
+                models[s] = field.candidates[s].point
                 for name, tensor in self.tensors.items():
                     (patients[name][s],) = self.loss.fit_patients(
                         tensor, [models[s]], [patients[name][s]]
                     )
-        objectives = np.array([one.momentum.objective for one in field.contestants])
+        objectives = np.array([one.momentum.objective for one in field.candidates])
         slopes = np.zeros(len(models))
         loss, null, widths = self.loss, self.totals.null_loss, widths_of(models)
         for n in range(len(models[0])):
@@ -183,9 +194,9 @@ class _Course:
                 for own in patients.values():
                     own[s] = own[s] * lengths
         for name, own in patients.items():
-            numbers = [(name, one.number) for one in field.contestants]
+            numbers = [(name, one.number) for one in field.candidates]
             self.known.update(zip(numbers, own, strict=True))
-        return self._after(race, field, models, objectives, costs=costs, slopes=slopes)
+        return self._after(field_state, field, models, objectives, costs=costs, slopes=slopes)
 
     def _residual(self, model: Factors, n: int, sums: Sums) -> float:
         """How far from an end a model is in one mode, before its step."""
@@ -194,7 +205,7 @@ class _Course:
 
     def _fitted(self, name: str, field: Tournament, models: Sequence[Factors]) -> list[np.ndarray]:
         """The patients' rows of every model, from those of the last iteration where they fit."""
-        known = [self.known.get((name, one.number)) for one in field.contestants]
+        known = [self.known.get((name, one.number)) for one in field.candidates]
         same = [
             rows is not None and rows.shape[1] == width
             for rows, width in zip(known, widths_of(models), strict=True)
@@ -222,46 +233,57 @@ class _Course:
 
     def _after(
         self,
-        race: Race,
+        field_state: TournamentState,
         field: Tournament,
         found: Sequence[Factors],
         objectives: np.ndarray,
         *,
         costs: Sequence[np.ndarray],
         slopes: np.ndarray,
-    ) -> Race:
+    ) -> TournamentState:
         """The iteration in the history; the ballot; how quiet it has become."""
-        known = np.array([one.momentum.objective for one in field.contestants])
+        known = np.array([one.momentum.objective for one in field.candidates])
         standing = np.minimum(objectives, known)
-        narrow = [one.width == field.rank for one in field.contestants]
-        history = (*race.history, self._line(len(race.history) + 1, float(standing[narrow].min())))
+        least = min(one.width for one in field.candidates)  # a wide start that won goes on alone
+        narrow = [one.width == least for one in field.candidates]
+        history = (
+            *field_state.history,
+            self._line(len(field_state.history) + 1, float(standing[narrow].min())),
+        )
         if field.over:
-            (one,) = field.contestants
+            (one,) = field.candidates
             # also where it will be taken back: at an end Ψ rises and falls by round-off alone
             moved = movement(one.momentum.factors, found[0])
             allowed = Tolerances(self.settings.tol, exact=EXACT * self.totals.null_loss)
-            quiet = race.quiet.after(float(objectives[0]), list(slopes), moved, allowed)
+            quiet = field_state.quiet.after(float(objectives[0]), list(slopes), moved, allowed)
             return replace(
-                race, field=field, found=tuple(found), objectives=tuple(map(float, objectives)),
-                quiet=quiet, history=history,
-            )  # fmt: skip
+                field_state,
+                field=field,
+                found=tuple(found),
+                objectives=tuple(map(float, objectives)),
+                quiet=quiet,
+                history=history,
+            )
         if field.iteration + 1 not in DECISIONS:
             return replace(
-                race, field=field, found=tuple(found), objectives=tuple(map(float, objectives)),
+                field_state,
+                field=field,
+                found=tuple(found),
+                objectives=tuple(map(float, objectives)),
                 history=history,
-            )  # fmt: skip
+            )
         own = tournament.votes(field, objectives, costs)
         step = f"{self.members.label}ballot/{field.iteration}"
         total = self.members.federation.sum(step, lambda _name: own).value
         decision = tournament.decided(field, total, self.members.federation.size)
-        finalists, scores = race.finalists, race.scores
+        finalists, scores = field_state.finalists, field_state.scores
         if field.iteration + 1 == FINAL:
             finalists = tuple(
-                model if decision.accept[s] else field.contestants[s].momentum.factors
+                model if decision.accept[s] else field.candidates[s].momentum.factors
                 for s, model in enumerate(found)
             )
             scores = tuple(map(float, standing))
-        return Race(
+        return TournamentState(
             tournament.after(field, found, objectives, decision),
             finalists=finalists, scores=scores, history=history,
         )  # fmt: skip
@@ -271,13 +293,13 @@ class _Course:
         return Iteration(number, objective, None, None, None, self.members.sent, seconds)
 
 
-def _taken_back(race: Race, field: Tournament, back: Sequence[int]) -> Tournament:
-    """The field with these contestants at their best iterate again, their steps shorter."""
-    contestants = list(field.contestants)
+def _taken_back(field_state: TournamentState, field: Tournament, back: Sequence[int]) -> Tournament:
+    """The field with these candidates at their best iterate again, their steps shorter."""
+    candidates = list(field.candidates)
     for s in back:
-        one = race.field.contestants[s]
+        one = field_state.field.candidates[s]
         momentum, point = extrapolated(
-            one.momentum, race.found[s], race.objectives[s], accept=False
+            one.momentum, field_state.found[s], field_state.objectives[s], accept=False
         )
-        contestants[s] = replace(one, momentum=momentum, point=point)
-    return replace(field, contestants=tuple(contestants))
+        candidates[s] = replace(one, momentum=momentum, point=point)
+    return replace(field, candidates=tuple(candidates))

@@ -1,0 +1,52 @@
+"""Small parts that run in the engine's own processes."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_exception import NotAuthenticated
+from nvflare.private.defs import ClientType
+
+from tripheno.federation.job import Arrivals
+from tripheno.federation.name_guard import HEARTBEATS_TO_MISS, NameGuard, alive
+from tripheno.federation.supervision import SECONDS_BETWEEN_HEARTBEATS
+
+
+def registering(name, holders, kind=ClientType.REGULAR):
+    """What the engine hands over when somebody registers."""
+    peer = SimpleNamespace(get_identity_name=lambda: name)
+    engine = SimpleNamespace(client_manager=SimpleNamespace(name_to_clients=holders))
+    return SimpleNamespace(
+        get_prop=lambda key: kind if key == FLContextKey.CLIENT_TYPE else None,
+        get_peer_context=lambda: peer, get_engine=lambda: engine,
+    )  # fmt: skip
+
+
+def test_a_name_whose_holder_was_heard_lately_is_refused():
+    guard, now = NameGuard(), time.time()
+    young = {"north": SimpleNamespace(last_connect_time=now)}
+    old = {"north": SimpleNamespace(last_connect_time=now - 10_000)}
+    heard = EventType.CLIENT_REGISTER_RECEIVED
+    with pytest.raises(NotAuthenticated, match="north"):
+        guard.handle_event(heard, registering("north", young))
+    guard.handle_event(heard, registering("north", old))
+    guard.handle_event(heard, registering("south", young))
+    guard.handle_event(heard, registering("north", young, kind="admin"))
+    guard.handle_event(EventType.START_RUN, registering("north", young))
+
+
+def test_a_heartbeat_is_missed_after_as_many_as_we_say():
+    patience = HEARTBEATS_TO_MISS * SECONDS_BETWEEN_HEARTBEATS
+    assert alive(0.0, patience - 0.1)
+    assert not alive(0.0, patience)
+
+
+def test_every_answer_is_timed_under_its_hospital_s_name():
+    arrived = Arrivals()
+    assert arrived.note(SimpleNamespace(target_name="north.relay"), b"bytes") == b"bytes"
+    assert set(arrived.seconds) == {"north"}
+    assert arrived.seconds["north"] >= 0.0
