@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint unit verify bench docs pictures clean
+.PHONY: help demo test lint unit verify bench mutants docs pictures release wheelhouse audit clean
 
 help:  ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -36,7 +36,23 @@ verify: .venv/ready  ## The whole grids, too slow for every run
 	$(BIN)/python -m pytest -m verify
 
 bench: .venv/ready  ## Whole commands, kernels and fits, as ratios measured in one run
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.run $(if $(DATA),--data $(DATA))
+
+mutants: .venv/ready  ## How many small faults the tests notice, and which they do not (half an hour)
+	$(BIN)/python -m tools.mutants
+
+release: .venv/ready  ## Wheel and source archive, built twice and tried in fresh environments; no network
+	$(BIN)/python -m tools.sbom
+	$(BIN)/python -m tools.metadata
+	$(BIN)/python -m tools.release
+
+wheelhouse: .venv/ready  ## The dependencies by hash, for every Python at hand (needs the network)
+	$(BIN)/python -m tools.wheelhouse
+
+audit: .venv/ready  ## Known weaknesses of the pinned versions (needs the network)
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	.venv/audit/bin/pip-audit --requirement constraints-hashed.txt --require-hashes --disable-pip
 
 docs: .venv/ready  ## The documentation site, warnings as errors: docs/_build/html/index.html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
@@ -45,4 +61,4 @@ pictures: demo  ## Every page at desktop and phone width, and the README's pictu
 	$(BIN)/python -m benchmarks.pictures tripheno-demo
 
 clean:  ## Remove what the targets made
-	rm -rf .venv tripheno-demo docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv tripheno-demo dist wheelhouse .mutants docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
