@@ -1,21 +1,28 @@
-"""What users wait for: ``python -m benchmarks.commands [--quick] [--busy] [--against PYTHON]``.
+"""What users wait for: ``python -m benchmarks.commands [--quick] [--busy]``.
 
 CPU seconds of whole commands, the least of some runs taken in turn, so that ratios come from one
-run. ``--against`` names the interpreter of another version's environment. A machine that is busy
-with other things is refused, unless ``--busy`` says that ratios of CPU time are enough.
+run; beside them those of the version before this work, installed from the history of the
+repository. A machine that is busy with other things is refused, unless ``--busy`` says that ratios
+of CPU time are enough.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tempfile
+import venv
+from io import BytesIO
 from pathlib import Path
 
 MOST_LOAD = 0.5  # processes waiting for a core, for each core, before the run
 SCALE = 0.062  # of the seed paper's day windows: 0.93M cells
+BEFORE = "a123ba9"  # the version that ratios are against
 ONE_START = ("--starts", "1", "--resamples", "0", "--influence", "none")
 Row = tuple[str, float]
 
@@ -26,6 +33,24 @@ def refuse_when_busy(words: list[str]) -> float:
     if load > MOST_LOAD * (os.cpu_count() or 1) and "--busy" not in words:
         sys.exit(f"load {load:.1f}: the machine is busy; --busy measures CPU ratios all the same")
     return load
+
+
+def installed_beside(folder: Path) -> str | None:
+    """The interpreter of the version before, with our own libraries; None without the history."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    done = subprocess.run([git, "archive", BEFORE, "src"], capture_output=True, check=False)
+    if done.returncode != 0:
+        return None
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    venv.create(folder / "env", with_pip=False)
+    ours = {"base": str(folder / "env"), "platbase": str(folder / "env")}
+    site = Path(sysconfig.get_path("purelib", vars=ours))
+    paths = (folder / "src", sysconfig.get_path("purelib"))
+    (site / "shared.pth").write_text("".join(f"{path}\n" for path in paths), "utf-8")
+    return str(folder / "env" / "bin" / "python")
 
 
 def cpu_seconds(command: list[str], **environment: str) -> float:
@@ -75,36 +100,32 @@ def simulations(pythons: dict[str, str], folder: Path, repeats: int = 2) -> list
     found: dict[str, list[float]] = {}
     for n in range(repeats + 1):
         for version, python in pythons.items():
-            kinds = {"default": ("--method", "exact")}
-            if version == "this":
-                kinds["one start, no resamples"] = (*kinds["default"], *ONE_START)
+            kinds = {"": ()} if version != "this" else {"": (), ", one start": ONE_START}
             for kind, words in kinds.items():
-                out = str(folder / f"{version} {kind} {n}")
+                out = str(folder / f"{version}{kind} {n}")
                 sites = ("simulate", str(events), "--hospitals", "3", "--out", out)
-                seconds = cpu_seconds(_tripheno(python, *sites, *words))
+                seconds = cpu_seconds(_tripheno(python, *sites, "--method", "exact", *words))
                 if n > 0:
-                    found.setdefault(f"`simulate`, 0.93M cells, {kind} ({version})", []).append(
-                        seconds
-                    )
+                    name = f"`simulate`, 0.93M cells{kind} ({version})"
+                    found.setdefault(name, []).append(seconds)
     return [(name, min(seconds)) for name, seconds in found.items()]
 
 
 def report(words: list[str]) -> str:
     """The table, with the load it was measured under."""
     load = refuse_when_busy(words)
-    pythons = {"this": sys.executable}
-    if "--against" in words:
-        pythons["other"] = words[words.index("--against") + 1]
     with tempfile.TemporaryDirectory() as name:
-        rows = start_up(sys.executable) + demos(sys.executable, Path(name))
+        rows, beside = start_up(sys.executable), Path(name) / "before"
         if "--quick" not in words:
-            rows += simulations(pythons, Path(name))
+            before = installed_beside(beside)
+            pythons = {"this": sys.executable} | ({BEFORE: before} if before else {})
+            rows += demos(sys.executable, Path(name)) + simulations(pythons, Path(name))
     lines = [f"| whole commands, load {load:.1f} before | CPU s |", "|---|---:|"]
     return "\n".join([*lines, *(f"| {what} | {seconds:.2f} |" for what, seconds in rows)])
 
 
 def _tripheno(python: str, *words: str) -> list[str]:
-    return [str(Path(python).parent / "tripheno"), *words]
+    return [python, "-P", "-c", "from tripheno.cli.main import main; main()", *words]
 
 
 if __name__ == "__main__":

@@ -29,18 +29,18 @@ import numpy as np
 from tripheno.errors import TriphenoWarning
 from tripheno.exchange.communicator import in_clear
 from tripheno.lab.paper.outcomes import cohort_of
+from tripheno.lab.synthetic.network import synthetic_network
+from tripheno.lab.synthetic.presets import planted_hard_settings
 from tripheno.records.eicu import EICU
 from tripheno.records.events import CountingRule, read_events
 from tripheno.records.ingest import ingest
 from tripheno.records.mimic import Mimic
 from tripheno.records.omop import OMOP
 from tripheno.records.source import IngestSettings
-from tripheno.records.synthetic import synthetic_network
-from tripheno.records.synthetic_presets import planted_hard_settings
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
-from tripheno.study.evidence import Weighed, seeded_lots, weigh
+from tripheno.study.evidence import Weighed, seeded_generators, weigh
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import match_components
 from tripheno.vocabulary.alignment import align_plainly
@@ -88,7 +88,7 @@ def weighed(tensor: CountTensor, solution: Solution) -> Weighed:
     tensors = {"all": tensor}
     return weigh(
         in_clear(tensors), tensors, solution,
-        lots=seeded_lots(solution.settings.seed), resamples=RESAMPLES, fewest=FEWEST,
+        generators=seeded_generators(solution.settings.seed), resamples=RESAMPLES, fewest=FEWEST,
     )  # fmt: skip
 
 

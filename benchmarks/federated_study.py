@@ -1,8 +1,7 @@
 """A whole study with the commands a person uses, every machine a process of its own.
 
 The seed paper's UCSD data as to size (8,022 synthetic patients, 748 × 299 codes, rank 10), dealt
-to K hospitals; `exact` under blind sums, stopped after 200 rounds or a few more. Beside it
-`simulate` of the same study.
+to K hospitals; a default study by `exact` under blind sums. Beside it `simulate` of the same study.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,13 +24,11 @@ import pyarrow.compute as pc
 
 from tripheno.federation.journal import LOG
 from tripheno.federation.provisioning import Address
+from tripheno.lab.synthetic.network import synthetic_network
+from tripheno.lab.synthetic.presets import ucsd_settings
 from tripheno.protocol.agreed import read_protocol
-from tripheno.records.synthetic import synthetic_network
-from tripheno.records.synthetic_presets import ucsd_settings
 from tripheno.testing.federation_processes import (
     FederationOnDisk,
-    command,
-    command_apart,
     ended,
     factors,
     wait_until,
@@ -40,17 +37,18 @@ from tripheno.testing.federation_processes import (
 RANK, PATIENTS = 10, 8_022
 SECONDS_AT_MOST = 900.0
 SECONDS_BETWEEN_LOOKS = 2.0
+HOSPITALS_FROM = 2  # after the server and the run
+ESTABLISHED = "01"  # as the kernel writes it in /proc
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """How large, how long, and whether each preparing command is a process of its own."""
+    """How large, and how long."""
 
     hospitals: int
-    iterations: int = 100  # two rounds each
+    iterations: int = 100  # at most, after the tournament
     scale: float = 1.0
-    apart: bool = True
 
 
 def dealt(hospitals: int, scale: float) -> dict[str, pa.Table]:
@@ -77,26 +75,27 @@ def measure_study(plan: StudyPlan, say: Say) -> dict[str, Any]:
         model = {"rank": str(RANK), "max_iter": str(plan.iterations), "seed": "0", "tol": "1e-15"}
         federation = FederationOnDisk(
             Path(name) / "federation", model, {"round_seconds": 300}, names=tuple(records),
-            method="exact", records=records, command=command_apart if plan.apart else command,
+            records=records,
         )  # fmt: skip
         say(f"{plan.hospitals} hospitals: init, cert, ingest, preview, approve")
         began = time.perf_counter()
         federation.prepare()
         prepared = time.perf_counter() - began
         say(f"{plan.hospitals} hospitals: serve, join, run")
-        found = _run(federation, Path(name) / "run")
+        found = run_study(federation, Path(name) / "run")
         say(f"{plan.hospitals} hospitals: the same by simulate")
         federation.simulate(Path(name) / "simulated", Path(name) / "sites")
         same = factors(Path(name) / "run") == factors(Path(name) / "simulated")
-        simulated = _pace(Path(name) / "simulated", found["rounds"])
+        _, simulated = _pace(Path(name) / "simulated", federation.names[0])
     return {
-        "hospitals": plan.hospitals, "prepare_seconds": prepared, "apart": plan.apart, **found,
+        "hospitals": plan.hospitals, "prepare_seconds": prepared, **found,
         "simulate_ms_a_round": simulated, "over_simulate_ms": found["ms_a_round"] - simulated,
         "same_factors_as_simulate": same,
     }  # fmt: skip
 
 
-def _run(federation: FederationOnDisk, out: Path) -> dict[str, Any]:
+def run_study(federation: FederationOnDisk, out: Path, ports: Sequence[int] = ()) -> dict[str, Any]:
+    """Serve, join, run, and what it took; ``ports`` are those hospitals connect to, if others."""
     with ExitStack() as stack:
 
         def enter(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
@@ -106,7 +105,7 @@ def _run(federation: FederationOnDisk, out: Path) -> dict[str, Any]:
         began = time.perf_counter()
         server = enter(federation.serve())
         joined = [enter(federation.join(name, "--once")) for name in federation.names]
-        _wait_for_connections(federation, joined)
+        _wait_for_connections(federation, joined, ports)
         connected = time.perf_counter() - began
         started, clock = time.time(), time.perf_counter()
         run = enter(federation.run(out))
@@ -124,52 +123,60 @@ def _run(federation: FederationOnDisk, out: Path) -> dict[str, Any]:
 
 
 def _wait_for_connections(
-    federation: FederationOnDisk, joined: list[subprocess.Popen[bytes]]
+    federation: FederationOnDisk, joined: list[subprocess.Popen[bytes]], ports: Sequence[int]
 ) -> None:
-    """Until every hospital's agent has its line to the server's port."""
+    """Until every hospital's agent has its line to the server's port, or to one of its own."""
     protocol = read_protocol(federation.coordinator / "federation.toml")
-    port = Address.of(protocol.operation.address).port
-
-    def connected(process: subprocess.Popen[bytes]) -> bool:
-        if process.poll() is not None:
-            raise RuntimeError("a hospital left: " + federation.said(federation.names[0])[-500:])
-        family = psutil.Process(process.pid).children(recursive=True)
-        return any(_reaches(one, port) for one in family)
+    usual = Address.of(protocol.operation.address).port
+    wanted = [*ports] or [usual] * len(joined)
 
     def everyone() -> bool:
-        return all(connected(process) for process in joined)
+        for process, name in zip(joined, federation.names, strict=True):
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} left: " + federation.said(name)[-500:])
+        lines = [_lines_of(process.pid) for process in joined]
+        return all(own.count(port) >= wanted.count(port)
+                   for own, port in zip(lines, wanted, strict=True))  # fmt: skip
 
     wait_until("every hospital is connected", everyone, 300.0)
 
 
-def _reaches(process: psutil.Process, port: int) -> bool:
-    try:
-        lines = process.net_connections("tcp")
-    except psutil.Error:
-        return False
-    return any(one.raddr and one.raddr.port == port and one.status == "ESTABLISHED"
-               for one in lines)  # fmt: skip
+def _lines_of(process: int) -> list[int]:
+    """The ports at the other end of all lines in a process's network."""
+    found = []
+    for kind in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{process}/net/{kind}").read_text().splitlines()[1:]:
+            _, _, there, state, *_ = line.split()
+            if state == ESTABLISHED:
+                found.append(int(there.rpartition(":")[2], 16))
+    return found
 
 
 def _from_the_files(federation: FederationOnDisk, out: Path, started: float) -> dict[str, Any]:
     """What the run wrote down itself."""
     summary = json.loads((out / "run.json").read_text())
-    status = json.loads((out / "status.json").read_text())
     log = federation.coordinator / "state" / "runs" / summary["run"] / LOG
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    greeted = next(line for line in lines if line["event"] == "stage")
+    greeted = next(line for line in lines if line["event"] == "phase")
+    first = federation.names[0]
+    rounds, pace = _pace(federation.site(first) / "state" / "runs" / summary["run"], first)
     return {
         "shape": summary["shape"], "nonzeros": summary["nonzeros"],
-        "iterations": summary["iterations"], "rounds": status["rounds"],
+        "iterations": summary["iterations"], "rounds": rounds, "ms_a_round": pace,
         "to_first_round_seconds": datetime.fromisoformat(greeted["time"]).timestamp() - started,
-        "ms_a_round": _pace(out, status["rounds"]), "megabytes": summary["bytes"]["total"] / 1e6,
+        "megabytes": summary["bytes"]["total"] / 1e6,
     }  # fmt: skip
 
 
-def _pace(folder: Path, rounds: int) -> float:
-    """Milliseconds a round: the time of all iterations over all rounds."""
-    last = (folder / "history.jsonl").read_text().splitlines()[-1]
-    return 1e3 * float(json.loads(last)["seconds"]) / rounds
+def _pace(folder: Path, hospital: str) -> tuple[int, float]:
+    """Rounds of a study, and milliseconds between them, as a hospital's audit log has them."""
+    lines = map(json.loads, (folder / "audit.jsonl").read_text().splitlines())
+    times = [
+        datetime.fromisoformat(one["at"])
+        for one in lines
+        if one.get("direction") == "out" and one.get("hospital", hospital) == hospital
+    ]
+    return len(times), 1e3 * (times[-1] - times[0]).total_seconds() / len(times)
 
 
 class Memory:
@@ -177,16 +184,19 @@ class Memory:
 
     def __init__(self, processes: list[subprocess.Popen[bytes]]) -> None:
         self._roots = [process.pid for process in processes]
-        self._peak, self._most, self._ending = 0, 0, Event()
+        self._peak, self._most, self._one, self._ending = 0, 0, 0, Event()
         self._thread = Thread(target=self._watch, daemon=True)
 
     def _watch(self) -> None:
         while not self._ending.wait(SECONDS_BETWEEN_LOOKS):
-            sizes = [size for root in self._roots for size in _sizes(root)]
+            families = [_sizes(root) for root in self._roots]
+            sizes = [size for family in families for size in family]
             self._peak, self._most = max(self._peak, sum(sizes)), max(self._most, len(sizes))
+            self._one = max(self._one, *(sum(family) for family in families[HOSPITALS_FROM:]))
 
     def found(self) -> dict[str, float]:
-        return {"peak_mb": self._peak / 1e6, "processes": self._most}
+        return {"peak_mb": self._peak / 1e6, "processes": self._most,
+                "hospital_mb": self._one / 1e6}  # fmt: skip
 
     def __enter__(self) -> Memory:
         self._thread.start()

@@ -1,8 +1,9 @@
 """How fast do EHR tables become a tensor, and in how much memory?
 
-Synthetic OMOP tables (half drug exposures, half conditions, by visit) are ingested and counted;
-beside it a plain DuckDB SQL joins the same two tables by visit and counts the same cells. Each runs
-in a process of its own, so that peak memory is its own.
+Synthetic tables (half drugs, half conditions, by visit) are ingested and counted: OMOP's with whole
+numbers in Parquet, MIMIC's with text in CSV. Beside each a plain DuckDB SQL joins the same two
+tables by visit and counts the same cells. Each runs in a process of its own, so that peak memory is
+its own.
 
     python -m benchmarks.ingest [--events 20000000]
 """
@@ -49,17 +50,32 @@ def make_tables(folder: Path, events: int) -> None:
     db.close()
 
 
-def run_tripheno(folder: Path) -> dict[str, float]:
+def write_texts(folder: Path) -> None:
+    """The same records as MIMIC writes them, in CSV."""
+    db = duckdb.connect()
+    for table, columns, written in (
+        ("drug_exposure", "drug_exposure_start_date AS startdate, NULL AS enddate, "
+         "'Drug ' || drug_concept_id AS drug", "PRESCRIPTIONS"),
+        ("condition_occurrence", "lpad(CAST(70 * condition_concept_id AS VARCHAR), 5, '0') "
+         "AS icd9_code", "DIAGNOSES_ICD"),
+    ):  # fmt: skip
+        db.execute(
+            f"COPY (SELECT person_id AS subject_id, visit_occurrence_id AS hadm_id, {columns} "
+            f"FROM '{folder / table}.parquet') TO '{folder / written}.csv' (HEADER)"
+        )
+    db.close()
+
+
+def run_tripheno(folder: Path, kind: str) -> dict[str, float]:
     """Ingest, then count: the whole way from tables to tensor."""
-    from tripheno.cli.ingest import tensor_facts
+    from tripheno.cli.ingest import source_named, tensor_facts
     from tripheno.records.events import CountingRule
     from tripheno.records.ingest import ingest
-    from tripheno.records.omop import OMOP
     from tripheno.records.source import IngestSettings
 
     rule = CountingRule(("medication", "diagnosis"), "visit")
     started = time.perf_counter()
-    ingest(OMOP(), str(folder), folder / "site", IngestSettings(rule=rule))
+    ingest(source_named(kind), str(folder), folder / "site", IngestSettings(rule=rule))
     ingested, cpu = time.perf_counter(), time.process_time()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     facts = tensor_facts(folder / "site" / "events.parquet", rule)
@@ -72,35 +88,50 @@ def run_tripheno(folder: Path) -> dict[str, float]:
     }
 
 
-def run_duckdb(folder: Path) -> dict[str, float]:
+JOINS = {
+    "omop": "person_id, drug_concept_id, condition_concept_id, "
+    "count(DISTINCT visit_occurrence_id) FROM '{}/drug_exposure.parquet' "
+    "JOIN '{}/condition_occurrence.parquet' USING (person_id, visit_occurrence_id)",
+    "mimic": "subject_id, lower(trim(drug)), icd9_code, count(DISTINCT hadm_id) "
+    "FROM read_csv('{}/PRESCRIPTIONS.csv') AS drugs "
+    "JOIN read_csv('{}/DIAGNOSES_ICD.csv', types = {{'icd9_code': 'VARCHAR'}}) AS conditions "
+    "USING (subject_id, hadm_id)",
+}
+
+
+def run_duckdb(folder: Path, kind: str) -> dict[str, float]:
     """The same cells by one SQL statement."""
     started = time.perf_counter()
     db = duckdb.connect()
     db.execute(f"SET temp_directory = '{folder / 'spill'}'")
-    nonzeros = db.execute(
-        "SELECT count(*) FROM (SELECT person_id, drug_concept_id, condition_concept_id, "
-        "count(DISTINCT visit_occurrence_id) AS windows "
-        f"FROM '{folder / 'drug_exposure'}.parquet' "
-        f"JOIN '{folder / 'condition_occurrence'}.parquet' "
-        "USING (person_id, visit_occurrence_id) GROUP BY ALL)"
-    ).fetchall()[0][0]
-    return {"seconds": time.perf_counter() - started, "nonzeros": nonzeros}
+    join = JOINS[kind].format(folder, folder)
+    counted = db.execute(f"SELECT count(*) FROM (SELECT {join} GROUP BY ALL)").fetchall()
+    return {"seconds": time.perf_counter() - started, "nonzeros": counted[0][0]}
 
 
-def measure(events: int) -> dict[str, dict[str, float]]:
-    """Both ways on the same tables, each in its own process."""
+def measure(events: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Both ways on both kinds of tables, each in its own process."""
+    results: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory(prefix="tripheno-bench-") as name:
         make_tables(Path(name), events)
-        results = {}
-        for way in ("tripheno", "duckdb"):
-            command = [sys.executable, "-m", "benchmarks.ingest", "--way", way, "--folder", name]
-            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            results[way] = json.loads(output.splitlines()[-1])
+        for kind in JOINS:
+            if kind == "mimic":
+                write_texts(Path(name))
+            for way in ("tripheno", "duckdb"):
+                command = [sys.executable, "-m", "benchmarks.ingest", "--way", way, "--kind", kind]
+                done = subprocess.run(
+                    [*command, "--folder", name], check=True, capture_output=True, text=True
+                )
+                results.setdefault(kind, {})[way] = json.loads(done.stdout.splitlines()[-1])
     return results
 
 
-def report(events: int, results: dict[str, dict[str, float]]) -> str:
-    """One paragraph for `make bench`."""
+def report(events: int, results: dict[str, dict[str, dict[str, float]]]) -> str:
+    """One paragraph for each kind of tables, for `make bench`."""
+    return "\n".join(f"{kind}: {_paragraph(events, found)}" for kind, found in results.items())
+
+
+def _paragraph(events: int, results: dict[str, dict[str, float]]) -> str:
     ours, sql = results["tripheno"], results["duckdb"]
     whole = ours["ingest_seconds"] + ours["tensor_seconds"]
     same = "equal" if ours["nonzeros"] == sql["nonzeros"] else "DIFFERENT"
@@ -122,12 +153,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--way", choices=("tripheno", "duckdb"))
+    parser.add_argument("--kind", choices=tuple(JOINS))
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
     if given.way is None:
         print(report(given.events, measure(given.events)))
         return
-    result = (run_tripheno if given.way == "tripheno" else run_duckdb)(given.folder)
+    result = (run_tripheno if given.way == "tripheno" else run_duckdb)(given.folder, given.kind)
     result["cpu_seconds"] = time.process_time()
     result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(result))

@@ -20,7 +20,7 @@ from tripheno.exchange.communicator import in_clear
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import LOSSES, SolverSettings
 from tripheno.solver.solution import Solution
-from tripheno.study.evidence import halves, seeded_lots, weigh
+from tripheno.study.evidence import halves, seeded_generators, weigh
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import match_components
 
@@ -44,12 +44,17 @@ def line(name: str, tensors: dict[str, CountTensor], loss: str, seeds: int) -> s
     """What the table says of one data set and loss."""
     whole = [found(tensors, loss, seed) for seed in range(2)]
     pairs = [
-        alike(*(found(part, loss, seed) for part in halves(tensors, seeded_lots(seed), "halves")))
+        alike(
+            *(
+                found(part, loss, seed)
+                for part in halves(tensors, seeded_generators(seed), "halves")
+            )
+        )
         for seed in range(seeds)
     ]
     weighed = weigh(
         in_clear(tensors), tensors, whole[0],
-        lots=seeded_lots(0), resamples=RESAMPLES, fewest=FEWEST,
+        generators=seeded_generators(0), resamples=RESAMPLES, fewest=FEWEST,
     )  # fmt: skip
     grades = Counter(one.grade for one in weighed.grades)
     return (

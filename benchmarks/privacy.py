@@ -18,8 +18,8 @@ from tripheno.errors import TriphenoWarning
 from tripheno.evaluation.comparison import share_out
 from tripheno.exchange.keys import from_seed
 from tripheno.exchange.session import add
-from tripheno.records.synthetic import synthetic_network
-from tripheno.records.synthetic_presets import ucsd_settings
+from tripheno.lab.synthetic.network import synthetic_network
+from tripheno.lab.synthetic.presets import ucsd_settings
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.makers import Maker
@@ -73,7 +73,7 @@ def _aligned_in(lists: list[tuple[str, ...]]) -> float:
 def _words(words: int = 1_000_000) -> str:
     """Milliseconds a million words, sealed at one of three hospitals, and opened there."""
     federation = Maker("blind")(("a", "b", "c"))
-    sessions = [desk.session for desk in federation.desks.values()]
+    sessions = [local.session for local in federation.local_hospitals.values()]
     numbers, seconds = np.arange(words, dtype="<i8"), [0.0, 0.0]
     started = time.process_time()
     total = add([session.seal("bench", numbers, b"", b"") for session in sessions])

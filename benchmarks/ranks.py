@@ -114,7 +114,7 @@ def shares_of_peak(names: Sequence[str] = ("t15", "t50")) -> str:
                 patients, _ = blocks.update_patients(features, gram, nonnegative=False)
                 blocks.feature_product(features, patients, 1)
             seconds = (time.process_time() - began) / RUNS
-            peak = _peaks(3)["gflops"] / (os.cpu_count() or 1)  # of a core: seconds are CPU's
+            peak = _peaks(3)["gflops_of_a_core"]  # seconds are CPU's
             shares.append(4e-9 * rank * blocks.nonzeros / seconds / peak)
         each = " | ".join(f"{100 * share:.0f} %" for share in shares)
         lines.append(f"| {case.name} | {blocks.nbytes / blocks.nonzeros:.2f} | {each} |")
