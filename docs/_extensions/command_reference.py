@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer.main
 from docutils import nodes
@@ -41,11 +41,10 @@ def markdown(name: str, command: Any) -> list[str]:
         else:
             shown = ", ".join(parameter.opts)
         bare = parameter.type_descriptor.annotation
-        enum = isinstance(bare, type) and issubclass(bare, Enum)
-        kind = " · ".join(str(choice.value) for choice in bare) if enum else ""
+        kind = " · ".join(_choices(bare))
         value = getattr(parameter.default, "value", parameter.default)
-        told = value is not None and not callable(value) and not parameter.required
-        default = f"`{value}`" if told and value not in ((), "") else ""
+        shown_default = value is not None and not callable(value) and not parameter.required
+        default = f"`{value}`" if shown_default and value not in ((), "") else ""
         text = (getattr(parameter, "help", "") or "").replace("|", "\\|")
         rows.append(f"| `{shown}` | {text} | {kind} | {default} |")
     lines = [f"## {name}", "", *(command.help or "").strip().splitlines(), ""]
@@ -53,6 +52,14 @@ def markdown(name: str, command: Any) -> list[str]:
     if rows:
         lines += ["| option | meaning | one of | default |", "|---|---|---|---|", *rows, ""]
     return lines
+
+
+def _choices(kind: Any) -> list[str]:
+    """The words an option takes, where it takes only some."""
+    if get_origin(kind) is Literal:
+        return [str(word) for word in get_args(kind)]
+    enum = isinstance(kind, type) and issubclass(kind, Enum)
+    return [str(choice.value) for choice in kind] if enum else []
 
 
 class CommandReference(SphinxDirective):
