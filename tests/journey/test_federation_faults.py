@@ -47,7 +47,7 @@ def test_a_killed_worker_and_a_killed_hospital_cost_no_factor(stage, tmp_path):
     federation = stage.federation
     stage.wait_for(8)
     kill(stage.part(stage.hospitals["harbour"], WORKER))
-    stage.wait_for(stage.iteration() + 10)
+    stage.wait_for_new_keys()
     lost = stage.hospitals["lakeside"]
     started_by_it = stage.family(lost)[1:]
     assert len(started_by_it) >= 2  # the agent and a worker

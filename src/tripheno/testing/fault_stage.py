@@ -83,13 +83,21 @@ class Stage:
         return int(status.get("iteration") or 0)
 
     def wait_for(self, iteration: int) -> None:
-        """Until the study is so far."""
+        """Until the tournament is so far, or the study further than that."""
+        later = PHASES[PHASES.index("fit") :]
 
         def there() -> bool:
             assert self.running.poll() in (None, 0), self.federation.said("run")
-            return self.iteration() >= iteration
+            status = read_status(self.out) or {}
+            return int(status.get("iteration") or 0) >= iteration or status.get("stage") in later
 
         wait_until(f"iteration {iteration}", there, 150)
+
+    def wait_for_new_keys(self) -> None:
+        """Until the study has noticed a loss and is at work again."""
+        said = "going on under new keys"
+        wait_until(said, lambda: said in self.federation.said("run"), 150)
+        self.wait_for(1)
 
     def wait_for_phase(self, phase: str) -> None:
         """Until the study is in this phase, or in a later one where it was too short to be seen."""
