@@ -22,17 +22,17 @@ import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tripheno.federation.journal import LOG
-from tripheno.federation.provisioning import Address
-from tripheno.lab.synthetic.network import synthetic_network
-from tripheno.lab.synthetic.presets import ucsd_settings
-from tripheno.protocol.agreed import read_protocol
-from tripheno.testing.federation_processes import (
+from kit.federation_processes import (
     FederationOnDisk,
     ended,
     factors,
     wait_until,
 )
+from tripheno.federation.journal import LOG
+from tripheno.federation.provisioning import Address
+from tripheno.lab.synthetic.network import synthetic_network
+from tripheno.lab.synthetic.presets import ucsd_settings
+from tripheno.protocol.agreed import read_protocol
 
 RANK, PATIENTS = 10, 8_022
 SECONDS_AT_MOST = 900.0

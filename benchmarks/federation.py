@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.federated_study import StudyPlan, measure_study
+from kit.engine_federation import EngineFederation
 from tripheno.federation.channel import EngineChannel
 from tripheno.federation.transport import Channel, InProcessChannel
-from tripheno.testing.engine_federation import EngineFederation
 
 UCSD, MIMIC = 748 * 10 * 8, 3_229 * 10 * 8  # bytes of the larger factor in the seed paper's data
 GOAL = 50.0  # ms over in-process at three hospitals

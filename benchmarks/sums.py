@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
+from kit.sessions import blind_sessions
 from tripheno.evaluation.comparison import share_out
 from tripheno.exchange import field
 from tripheno.exchange.session import add
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.makers import Maker
-from tripheno.testing.sessions import blind_sessions
 
 WORDS = 1_000_000
 REPEATS = 5

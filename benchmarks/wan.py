@@ -26,14 +26,14 @@ from typing import Any
 
 from benchmarks.federated_study import RANK, dealt, run_study
 from benchmarks.federation import stop_once
-from tripheno.federation.provisioning import Address
-from tripheno.protocol.agreed import read_protocol
-from tripheno.testing.engine_federation import free_port
-from tripheno.testing.federation_processes import (
+from kit.engine_federation import free_port
+from kit.federation_processes import (
     FederationOnDisk,
     ended,
 )
-from tripheno.testing.networks import HERE, HOST, Cable, two_networks
+from kit.networks import HERE, HOST, Cable, two_networks
+from tripheno.federation.provisioning import Address
+from tripheno.protocol.agreed import read_protocol
 
 ONE_WAY_SECONDS, BYTES_A_SECOND = 0.025, 10e6 / 8
 BLOCK = 16 * 1024

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tripheno.testing import requirements
+from kit import requirements
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the commands do; before numpy loads
 

@@ -1,1 +1,6 @@
-"""What maintainers run: mutants, releases."""
+"""What maintainers run: mutants, releases, walks. They share the tests' kit."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for `kit`

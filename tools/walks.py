@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from kit.engine_federation import EngineFederation
+from kit.federation_processes import FederationOnDisk
 from tripheno.cli.study_files import _hospital_file, _member_settings
 from tripheno.federation.channel import EngineChannel
 from tripheno.federation.coordinator import CarriedStudy, coordinate
@@ -25,8 +27,6 @@ from tripheno.federation.hospital import HospitalService
 from tripheno.federation.journal import Journal
 from tripheno.protocol.key_files import read_identity
 from tripheno.study.store import RunStore
-from tripheno.testing.engine_federation import EngineFederation
-from tripheno.testing.federation_processes import FederationOnDisk
 
 SOURCE = f"{os.sep}src{os.sep}tripheno{os.sep}"
 STEP = "starts/3/1/0"  # the sum whose contribution is followed

@@ -8,6 +8,9 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from kit.engine_federation import EngineFederation, bring_code
+from kit.federation_processes import kill, wait_until
+from kit.small_study import seated
 from tripheno import __version__
 from tripheno.errors import EngineRefused, ForeignJob, NotApproved, OtherProtocol
 from tripheno.federation.channel import EngineChannel
@@ -15,9 +18,6 @@ from tripheno.federation.job_files import write_job
 from tripheno.federation.session import ServerLogin
 from tripheno.federation.transport import Channel, Responder
 from tripheno.testing.channel_contract import HOSPITALS, ChannelContract
-from tripheno.testing.engine_federation import EngineFederation, bring_code
-from tripheno.testing.federation_processes import kill, wait_until
-from tripheno.testing.small_study import seated
 
 # the engine leaves the sockets of a login that failed to the garbage collector
 pytestmark = [

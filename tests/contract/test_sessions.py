@@ -5,6 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kit.sessions import (
+    NAMES,
+    SNAPSHOT,
+    THRESHOLDS,
+    blind_session,
+    blind_sessions,
+    identity_of,
+    meet,
+    plain_sessions,
+    roster_of,
+    summed,
+)
 from tripheno.errors import (
     BadMessage,
     BadSignature,
@@ -19,18 +31,6 @@ from tripheno.exchange import field
 from tripheno.exchange.announcement import strictest
 from tripheno.exchange.roster import Member, Roster
 from tripheno.exchange.session import add
-from tripheno.testing.sessions import (
-    NAMES,
-    SNAPSHOT,
-    THRESHOLDS,
-    blind_session,
-    blind_sessions,
-    identity_of,
-    meet,
-    plain_sessions,
-    roster_of,
-    summed,
-)
 
 KINDS = {"plain": plain_sessions, "blind": blind_sessions}
 every_kind = pytest.mark.parametrize("kind", KINDS)

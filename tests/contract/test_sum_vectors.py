@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from kit.sessions import NAMES, SNAPSHOT, THRESHOLDS, blind_session, roster_of
 from tripheno.exchange.session import add
-from tripheno.testing.sessions import NAMES, SNAPSHOT, THRESHOLDS, blind_session, roster_of
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "sums.json"
 NUMBERS = {

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tripheno.testing.requirements import require, tool
+from kit.requirements import require, tool
 
 WIDTHS = (390, 1280)
 WATCH_POLICY = """addEventListener("securitypolicyviolation",

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kit.requirements import require
 from tripheno.cli.main import in_our_shape
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
 from tripheno.report.titles import shortened
 from tripheno.tensor import reference
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.testing.requirements import require
 
 FIELDS = {
     "tripheno", "method", "variant", "rank", "constraint", "seed", "hospitals", "shape",

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from kit.federation_processes import FederationOnDisk, command, ended, factors
+from kit.requirements import shared_data
 from tripheno.report.run_folder import read_own_groups, read_report
-from tripheno.testing.federation_processes import FederationOnDisk, command, ended, factors
-from tripheno.testing.requirements import shared_data
 
 MODEL = {"rank": "4", "max_iter": "3", "seed": "3", "tol": "1e-12"}
 EVERYTHING = """[evidence]

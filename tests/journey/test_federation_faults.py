@@ -14,20 +14,20 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kit.certificates import let_run_out
+from kit.fault_stage import (
+    WORKER,
+    Stage,
+    federation_for_faults,
+    undisturbed_factors,
+)
+from kit.federation_processes import command, ended, factors, kill, wait_until
 from tripheno.errors import BadCertificate
 from tripheno.federation.preflight import try_connection
 from tripheno.federation.provisioning import Address, Kit, Machine
 from tripheno.privacy.approval import approve
 from tripheno.privacy.manifest import read_manifest
 from tripheno.protocol.key_files import read_identity
-from tripheno.testing.certificates import let_run_out
-from tripheno.testing.fault_stage import (
-    WORKER,
-    Stage,
-    federation_for_faults,
-    undisturbed_factors,
-)
-from tripheno.testing.federation_processes import command, ended, factors, kill, wait_until
 
 SECONDS = 90.0
 

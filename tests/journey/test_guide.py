@@ -9,13 +9,13 @@ import subprocess
 
 import psutil
 import pytest
-from guide_reader import FIRST, GUIDE, OPERATE, PROJECT, Machine, Reader, omop_tables, section
 from typer.testing import CliRunner
 
+from kit.guide_reader import FIRST, GUIDE, OPERATE, PROJECT, Machine, Reader, omop_tables, section
+from kit.requirements import tool
 from tripheno.cli.main import app
 from tripheno.federation.machine_limits import LEAST_TASKS
 from tripheno.protocol.agreed import read_protocol
-from tripheno.testing.requirements import tool
 
 
 def listening(process: subprocess.Popen[str]) -> set[tuple[str, int]]:

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from kit.planted import planted
 from tripheno.report.exports.write import export_run
 from tripheno.report.page import render_page, write_page
 from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
-from tripheno.testing.planted import planted
 
 MANY = 50
 LABELS = ("心不全", "فشل القلب", "Herzinsuffizienz mit erhaltener Pumpfunktion " * 4, "I50.9")

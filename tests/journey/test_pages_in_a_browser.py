@@ -14,6 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from kit.planted import planted
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
 from tripheno.report.page import render_page
@@ -21,7 +22,6 @@ from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
-from tripheno.testing.planted import planted
 
 RULE = CountingRule()
 PAGES = ("/", "/phenotypes", "/compare", "/experiments", "/privacy")

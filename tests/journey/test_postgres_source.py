@@ -7,13 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 from adbc_driver_postgresql import dbapi
 
+from kit.postgres_server import postgres_server
+from kit.requirements import shared_data
 from tripheno.errors import DatabaseUnreachable, MissingTable
 from tripheno.records.events import CountingRule, read_events
 from tripheno.records.ingest import ingest
 from tripheno.records.omop import OMOP
 from tripheno.records.source import IngestSettings
-from tripheno.testing.postgres_server import postgres_server
-from tripheno.testing.requirements import shared_data
 
 TABLES = ("concept", "condition_occurrence", "drug_exposure", "measurement", "person",
           "procedure_occurrence", "visit_occurrence")  # fmt: skip

@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from kit.requirements import shared_data
 from tripheno.cli.main import app
-from tripheno.testing.requirements import shared_data
 
 
 def coverage(tmp_path, source, folder, *options):

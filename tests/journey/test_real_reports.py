@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from kit.requirements import shared_data
 from tripheno.cli.main import app
-from tripheno.testing.requirements import shared_data
 
 SOURCES = {
     "eicu": ("eicu-demo-2.0.1-dev", ["--by", "region"], []),

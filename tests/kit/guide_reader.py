@@ -17,9 +17,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kit.engine_federation import free_port
+from kit.federation_processes import ended, wait_until
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
-from tripheno.testing.engine_federation import free_port
-from tripheno.testing.federation_processes import ended, wait_until
 
 PROJECT = Path(__file__).resolve().parents[2]
 HOWTO = PROJECT / "docs" / "howto"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.planted import RANK, planted
 from tripheno.evaluation.comparison import share_out
 from tripheno.lab.attacks.view import watched_run
 from tripheno.solver.settings import SolverSettings
-from tripheno.testing.planted import RANK, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 divisions = st.tuples(st.integers(2, 6), st.sampled_from([None, 0.9]), st.integers(0, 10**6))

@@ -8,12 +8,12 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from kit.sessions import NAMES, SNAPSHOT, THRESHOLDS, identity_of, roster_of
 from tripheno.errors import TriphenoError
 from tripheno.exchange import blind, field
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.keys import from_seed
 from tripheno.exchange.session import add
-from tripheno.testing.sessions import NAMES, SNAPSHOT, THRESHOLDS, identity_of, roster_of
 
 ROSTER = roster_of()
 SUMS = 5

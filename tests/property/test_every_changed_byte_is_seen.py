@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit import small_study
+from kit.sessions import NAMES, SNAPSHOT, THRESHOLDS, blind_session, roster_of
 from tripheno.errors import BadMessage, TriphenoError
 from tripheno.exchange.communicator import (
     Communicator,
@@ -21,8 +23,6 @@ from tripheno.exchange.keys import from_seed
 from tripheno.exchange.session import add
 from tripheno.study.program import Hospital, RunContext, Study, conduct
 from tripheno.study.store import RunStore
-from tripheno.testing import small_study
-from tripheno.testing.sessions import NAMES, SNAPSHOT, THRESHOLDS, blind_session, roster_of
 
 ROSTER = roster_of()
 FEW, MANY = 500, 6_000

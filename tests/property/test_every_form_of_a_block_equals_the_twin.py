@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from kit.strategies import MODES, count_tensors, event_tables, factors
 from tripheno.records.events import CountingRule, check_events
 from tripheno.tensor import CountTensor, block_building, pooled, reference, threads
 from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import Cells
 from tripheno.tensor.factors import gram_of_others
-from tripheno.testing.strategies import MODES, count_tensors, event_tables, factors
 
 RANKS = (1, 3, 10, 17, 50)
 FORMS = ("dense", "windows", "entries")

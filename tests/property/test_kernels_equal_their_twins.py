@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tripheno.errors import EmptyTensor
-from tripheno.records.events import CountingRule
-from tripheno.tensor import CountTensor, block_kernels, counting, kernels, reference, threads
-from tripheno.tensor.factors import gram_of_others
-from tripheno.tensor.relabelling_kernels import first_distinct, relabelled_products
-from tripheno.tensor.rows import regular, solve_rows
-from tripheno.testing.strategies import (
+from kit.strategies import (
     MODES,
     count_tensors,
     event_tables,
     factors,
     positive_definite,
 )
+from tripheno.errors import EmptyTensor
+from tripheno.records.events import CountingRule
+from tripheno.tensor import CountTensor, block_kernels, counting, kernels, reference, threads
+from tripheno.tensor.factors import gram_of_others
+from tripheno.tensor.relabelling_kernels import first_distinct, relabelled_products
+from tripheno.tensor.rows import regular, solve_rows
 
 RANKS = (1, 3, 10, 17, 50)
 quick = settings(max_examples=25, deadline=None)

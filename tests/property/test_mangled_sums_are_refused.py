@@ -9,6 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.sessions import (
+    NAMES,
+    SNAPSHOT,
+    THRESHOLDS,
+    blind_session,
+    blind_sessions,
+    identity_of,
+    plain_sessions,
+    roster_of,
+)
 from tripheno.errors import TriphenoError
 from tripheno.exchange.communicator import bundle, combine, unbundled, united
 from tripheno.exchange.messages import unpack
@@ -20,16 +30,6 @@ from tripheno.privacy.faults import fault_of
 from tripheno.privacy.labels import united_labels
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.result import read_result
-from tripheno.testing.sessions import (
-    NAMES,
-    SNAPSHOT,
-    THRESHOLDS,
-    blind_session,
-    blind_sessions,
-    identity_of,
-    plain_sessions,
-    roster_of,
-)
 
 FEW, MANY = 300, 20_000
 SECRET = 987_654_321

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.strategies import MODES, count_tensors, event_tables, factors
 from tripheno.errors import BadShape, SettingsError
 from tripheno.records.events import CountingRule
 from tripheno.tensor import CountTensor, block_building, pooled, reference
 from tripheno.tensor.cells import Cells
 from tripheno.tensor.factors import gram_of_others
-from tripheno.testing.strategies import MODES, count_tensors, event_tables, factors
 
 quick = settings(max_examples=25, deadline=None)
 PRICES = {  # of a dense cell, an entry, an event

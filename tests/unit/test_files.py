@@ -19,7 +19,7 @@ from tripheno.protocol.key_files import make_identity
 from tripheno.study.store import RunStore, write_arrays
 
 SOURCE = Path(tripheno.__file__).parent
-INPUTS_OF_OURS = {"lab/paper/outcomes.py", "testing/federation_processes.py"}  # read by `ingest`
+INPUTS_OF_OURS = {"lab/paper/outcomes.py"}  # read by `ingest`
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from kit.planted import planted
 from tripheno.errors import Diverged
 from tripheno.progress import ProgressLog, Status, both, read_status
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
-from tripheno.testing.planted import planted
 
 HOSPITALS = [{"name": "north", "patients": 7}, {"name": "south"}]
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tripheno
+from kit.requirements import require
 from tripheno import provenance as module
 from tripheno.provenance import canonical_json, file_fingerprint, fingerprint, provenance
-from tripheno.testing.requirements import require
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

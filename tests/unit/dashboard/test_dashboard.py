@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from starlette.testclient import TestClient
 
+from kit.planted import planted
 from tripheno.dashboard.app import PAGES, make_app
 from tripheno.dashboard.live import Follower, follow
 from tripheno.errors import Diverged, RunNotFound, SettingsError
@@ -21,7 +22,6 @@ from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
-from tripheno.testing.planted import planted
 
 TOKEN = "a-token-for-tests"
 HOST = "127.0.0.1:8123"

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adding import Adding
 
+from kit.adding import Adding
+from kit.planted import RANK, planted
 from tripheno.errors import SettingsError
 from tripheno.evaluation.claims import origin_claims
 from tripheno.evaluation.grades import graded, likeness
@@ -25,7 +26,6 @@ from tripheno.study.evidence import home_generators, seeded_generators, weigh
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import match_components, unit_columns
-from tripheno.testing.planted import RANK, planted
 
 
 def mixture(seed, patients=150, rank=3, sample=0):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tripheno
+from kit.planted import planted
 from tripheno.evaluation.communication import (
     consensus_bytes,
     seconds_at_15_mbps,
@@ -15,7 +16,6 @@ from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor import reference
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.testing.planted import planted
 
 
 def test_the_authors_rule_gives_the_seeds_communication_time():

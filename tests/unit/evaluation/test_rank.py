@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kit.planted import RANK, planted
 from tripheno.errors import SettingsError
 from tripheno.evaluation.rank import RankEvidence, recommend
 from tripheno.exchange.communicator import in_clear
@@ -13,7 +14,6 @@ from tripheno.study.evidence import choose_rank, halves, seeded_generators
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import gram_of_others
-from tripheno.testing.planted import RANK, planted
 
 SETTINGS = SolverSettings(method="exact", tol=1e-4, starts=4)
 

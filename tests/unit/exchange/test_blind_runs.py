@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kit.planted import RANK, planted
 from tripheno.evaluation.comparison import share_out
 from tripheno.exchange import blind
 from tripheno.exchange.session import HEAD
@@ -15,7 +16,6 @@ from tripheno.lab.attacks.view import watched_run
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.makers import Maker
-from tripheno.testing.planted import RANK, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 

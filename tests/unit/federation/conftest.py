@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tripheno.testing.small_study import Table, seated
+from kit.small_study import Table, seated
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
+from kit.small_study import NAMES, seated
 from tripheno.errors import PeerLost
 from tripheno.federation.relay import Broken, frame, opened_answer, read_frame, sealed_answer
 from tripheno.federation.transport import Channel, Outbox
@@ -26,7 +27,6 @@ from tripheno.tensor import reference
 from tripheno.tensor import rows as tensor_rows
 from tripheno.tensor.cells import Cells
 from tripheno.testing.channel_contract import ChannelContract
-from tripheno.testing.small_study import NAMES, seated
 
 
 class SocketChannel(Channel):

@@ -11,6 +11,7 @@ from urllib.request import urlopen
 import pytest
 from typer.testing import CliRunner
 
+from kit.small_study import protocol, tensors
 from tripheno.cli import status as running
 from tripheno.cli.console import Progress
 from tripheno.cli.live import LiveHospital, LiveRun, hospital_now, phase_of
@@ -23,7 +24,6 @@ from tripheno.federation.journal import Journal
 from tripheno.federation.line import Awaited
 from tripheno.progress import ProgressLog, Status, read_status
 from tripheno.solver.tournament import FINAL
-from tripheno.testing.small_study import protocol, tensors
 
 
 def lines(path):

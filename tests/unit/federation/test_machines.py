@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from kit import small_study
+from kit.federation_processes import FederationOnDisk, command
 from tripheno.cli.console import err, out
 from tripheno.cli.main import app
 from tripheno.errors import NameTaken, OtherProtocol, SettingsError
@@ -18,8 +20,6 @@ from tripheno.federation.home import CoordinatorHome, alone
 from tripheno.federation.preflight import find_name
 from tripheno.federation.provisioning import Address
 from tripheno.protocol.agreed import read_protocol
-from tripheno.testing import small_study
-from tripheno.testing.federation_processes import FederationOnDisk, command
 
 Usage = namedtuple("Usage", "total used free")
 

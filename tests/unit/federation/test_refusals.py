@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
+from kit.engine_federation import free_port
+from kit.federation_processes import FederationOnDisk
 from tripheno.cli.main import app
 from tripheno.errors import (
     BadCertificate,
@@ -34,8 +36,6 @@ from tripheno.federation.home import alone
 from tripheno.federation.preflight import check_dates, try_connection
 from tripheno.federation.provisioning import Address, Kit, Machine
 from tripheno.federation.relay import opened_answer, sealed_answer
-from tripheno.testing.engine_federation import free_port
-from tripheno.testing.federation_processes import FederationOnDisk
 
 
 class Authority:

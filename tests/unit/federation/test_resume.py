@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kit.small_study import protocol
 from tripheno.errors import DiskFailed, OlderBackup, PeerLost, ThresholdTooLow
-from tripheno.testing.small_study import protocol
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
 

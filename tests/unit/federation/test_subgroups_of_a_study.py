@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kit.small_study import NETWORK
 from tripheno.lab.synthetic.network import synthetic_network
 from tripheno.privacy.own_data import own_tensor, own_traits
 from tripheno.protocol.agreed import EvidenceSettings
@@ -17,7 +18,6 @@ from tripheno.records.traits import TRAITS
 from tripheno.report.federated import RunIdentity, write_coordinator_run, write_hospital_run
 from tripheno.study.preview import preview
 from tripheno.study.subgroups import counted_groups
-from tripheno.testing.small_study import NETWORK
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 FEWEST = 11

@@ -6,6 +6,7 @@ from dataclasses import astuple, replace
 import numpy as np
 import pytest
 
+from kit.small_study import tensors
 from tripheno.errors import (
     BrokenSum,
     NotConverged,
@@ -23,7 +24,6 @@ from tripheno.study.evidence import choose_rank, seeded_generators
 from tripheno.study.makers import Maker
 from tripheno.study.simulation import assemble, run_method
 from tripheno.tensor.factors import leading_positions
-from tripheno.testing.small_study import tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kit.planted import planted
 from tripheno.errors import OutputExists, SettingsError
 from tripheno.evaluation.comparison import share_out
 from tripheno.lab.paper import plan
@@ -23,7 +24,6 @@ from tripheno.lab.paper_page import verdicts, write_page
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import pooled
-from tripheno.testing.planted import planted
 
 ROW = Row(3.0, "trip", "corrected", 0, 1.5, 0.0001, 0.99, 2.0, 0.5, 0.1, 1_000, 2_000)
 SMALL = PaperSettings(scale=0.002, repeats=1, rank=3, max_iter=8)

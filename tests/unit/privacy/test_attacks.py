@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from kit.planted import RANK, planted
 from tripheno.cli import attack as command
 from tripheno.cli.main import app
 from tripheno.errors import BrokenSum, WrongStep
@@ -30,7 +31,6 @@ from tripheno.lab.attacks.suite import (
 from tripheno.lab.attacks.view import watched_run
 from tripheno.lab.self_attack import UNDER_TEST, arena_of, synthetic_hospitals
 from tripheno.solver.settings import SolverSettings
-from tripheno.testing.planted import RANK, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from kit.planted import RANK, planted
 from tripheno.errors import GateRefused
 from tripheno.exchange.messages import Message, pack
 from tripheno.exchange.registry import REGISTRY, SKETCH_MORE, Declaration, Sizes, messages_of
@@ -20,7 +21,6 @@ from tripheno.solver.messages import NormalEquations
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.makers import Maker
 from tripheno.study.message_plan import declare_all, plan_of, simulated_gatekeepers
-from tripheno.testing.planted import RANK, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kit.sessions import blind_sessions
 from tripheno.errors import BadMessage, BadSignature
 from tripheno.exchange.communicator import (
     Communicator,
@@ -16,7 +17,6 @@ from tripheno.exchange.communicator import (
 )
 from tripheno.exchange.keys import SIGNATURE_BYTES
 from tripheno.privacy.labels import share_labels, shown_positions, united_labels
-from tripheno.testing.sessions import blind_sessions
 from tripheno.vocabulary.axis import Axis
 
 SHOWN = {"d": [0, 2, 5]}

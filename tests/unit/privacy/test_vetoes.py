@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.sessions import NAMES, blind_sessions, summed
 from tripheno.errors import BadShape
 from tripheno.exchange.keys import from_seed
 from tripheno.exchange.words import noise_from
 from tripheno.privacy.vetoes import counted, kept, vetoes
-from tripheno.testing.sessions import NAMES, blind_sessions, summed
 
 NOISE = noise_from(from_seed(0, "noise"), "veto")
 FEWEST = 11

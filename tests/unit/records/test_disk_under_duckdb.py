@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from kit.requirements import require
 from tripheno.errors import DiskFailed, UnreadableTable
 from tripheno.records.duck import Workbench
-from tripheno.testing.requirements import require
 
 
 def test_a_full_disk_has_its_code_and_is_not_called_a_damaged_table(tmp_path):

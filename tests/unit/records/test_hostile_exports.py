@@ -16,7 +16,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from small_exports import (
+
+from kit.small_exports import (
     DX,
     ICD10,
     MIMIC,
@@ -32,7 +33,6 @@ from small_exports import (
     run,
     written,
 )
-
 from tripheno.errors import TriphenoError
 from tripheno.records.fhir import FHIR
 from tripheno.records.flat import Flat

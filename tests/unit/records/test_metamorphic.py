@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from small_exports import (
+
+from kit.small_exports import (
     DX,
     MIMIC,
     ORDERS,
@@ -32,7 +33,6 @@ from small_exports import (
     run,
     written,
 )
-
 from tripheno.errors import TriphenoError
 from tripheno.records.fhir import FHIR
 from tripheno.records.meds import MEDS

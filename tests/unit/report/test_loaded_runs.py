@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tripheno
+from kit.planted import planted
 from tripheno.cli.main import app
 from tripheno.errors import BadShape, RunNotFound, SettingsError, TriphenoWarning
 from tripheno.report.charts import as_svg
@@ -22,7 +23,6 @@ from tripheno.report.runs_compared import compare_runs, render_comparison
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
-from tripheno.testing.planted import planted
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from kit.planted import planted
 from tripheno.evaluation.rank import RankChoice, RankEvidence, Recommendation, recommend
 from tripheno.report.charts import (
     as_svg,
@@ -19,7 +20,6 @@ from tripheno.report.simulated import run_simulation
 from tripheno.report.summary import sentences
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
-from tripheno.testing.planted import planted
 
 
 @pytest.fixture(scope="module")

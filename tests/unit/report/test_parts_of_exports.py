@@ -8,6 +8,7 @@ import warnings
 import pyarrow as pa
 import pytest
 
+from kit.planted import planted
 from tripheno.errors import NoConceptIds, NoSuchFile
 from tripheno.evaluation.membership import ALPHA
 from tripheno.report.exports.atlas import cohort_definition, concept_ids
@@ -22,7 +23,6 @@ from tripheno.report.rule import RULE
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
-from tripheno.testing.planted import planted
 
 
 @pytest.fixture(scope="module")

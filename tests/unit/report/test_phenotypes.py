@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.planted import planted
 from tripheno.evaluation.origin import Origin, origins
 from tripheno.privacy.labels import shown_positions
 from tripheno.privacy.prevalence import prevalence_of, prevalence_of_sums, shown_prevalence
@@ -31,7 +32,6 @@ from tripheno.study.evidence import Weighed
 from tripheno.study.makers import Maker
 from tripheno.study.result import Findings
 from tripheno.study.simulation import assemble, own_models, run_method
-from tripheno.testing.planted import planted
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from kit.planted import planted
 from tripheno.dashboard.app import make_app
 from tripheno.evaluation.association import association
 from tripheno.privacy.subgroups import shown_groups
@@ -24,7 +25,6 @@ from tripheno.report.who import outcomes, who_has
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
 from tripheno.study.subgroups import counted_groups, groups_of
-from tripheno.testing.planted import planted
 
 
 @pytest.fixture

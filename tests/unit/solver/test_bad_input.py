@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tripheno
+from kit.planted import planted
 from tripheno.errors import (
     BadCells,
     BadShape,
@@ -20,7 +21,6 @@ from tripheno.solver.settings import SolverSettings
 from tripheno.solver.tournament import FINAL
 from tripheno.study.simulation import assemble
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.testing.planted import planted
 from tripheno.vocabulary.axis import Axis
 
 METHODS = ["trip", "exact", "central", "local"]

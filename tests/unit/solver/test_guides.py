@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tripheno
+from kit.planted import planted
 from tripheno.errors import BadGuide, NoSuchFile, SettingsError, TriphenoWarning
 from tripheno.evaluation.recovery import recovery
 from tripheno.report.phenotypes import phenotypes_of
@@ -15,7 +16,6 @@ from tripheno.solver.fit import fit
 from tripheno.solver.guides import Guide, as_guides, guide_columns, read_guides
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
-from tripheno.testing.planted import planted
 from tripheno.vocabulary.axis import Axis
 
 NAME = "Chronic kidney disease"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kit.planted import planted
 from tripheno.errors import Diverged, UnknownCodes
 from tripheno.evaluation.error import rmse
 from tripheno.evaluation.stability import matched
@@ -24,7 +25,6 @@ from tripheno.solver.resamples import resampled
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.testing.planted import planted
 from tripheno.vocabulary.axis import Axis
 
 SETTINGS = SolverSettings(3, "exact", tol=1e-7, max_iter=300, starts=1, influence="none")

@@ -98,9 +98,9 @@ def test_a_bias_column_is_not_kept_apart_from_anything():
 
 @pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
 def test_a_distinct_phenotype_overlaps_less():
+    from kit.planted import planted
     from tripheno.solver.fit import fit
     from tripheno.solver.settings import SolverSettings
-    from tripheno.testing.planted import planted
 
     def overlap(weight):
         settings = SolverSettings(
@@ -113,9 +113,9 @@ def test_a_distinct_phenotype_overlaps_less():
 
 
 def test_sparse_phenotypes_have_more_zeros():
+    from kit.planted import planted
     from tripheno.solver.fit import fit
     from tripheno.solver.settings import SolverSettings
-    from tripheno.testing.planted import planted
 
     def zeros(constraint, method):
         settings = SolverSettings(6, method, constraint=constraint, max_iter=60, tol=1e-5)

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adding import Adding
 
+from kit.adding import Adding
+from kit.planted import RANK, planted
 from tripheno.exchange.registry import SKETCH_MORE
 from tripheno.solver import starts, tournament
 from tripheno.solver.acceleration import Momentum, extrapolated
@@ -22,7 +23,6 @@ from tripheno.solver.settings import SolverSettings
 from tripheno.solver.squared import SquaredLoss
 from tripheno.solver.stopping import Quiet, Tolerances, kkt_residual, lost_components, movement
 from tripheno.tensor.factors import factor_match_score, unit_columns
-from tripheno.testing.planted import RANK, planted
 from tripheno.vocabulary.axis import Axis
 
 

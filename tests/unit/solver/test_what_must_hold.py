@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kit.planted import RANK, planted
 from tripheno.errors import Diverged, NotConverged, PaperVariant
 from tripheno.evaluation.comparison import compare, share_out
 from tripheno.evaluation.recovery import recovery
@@ -19,7 +20,6 @@ from tripheno.solver.fit import fit
 from tripheno.solver.loop import first_factors
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.testing.planted import RANK, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
 

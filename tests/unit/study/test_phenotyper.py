@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import tripheno
+from kit.planted import planted
 from tripheno.errors import SettingsError
 from tripheno.solver.settings import SolverSettings
-from tripheno.testing.planted import planted
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kit.planted import planted
 from tripheno.errors import SettingsError, ShardLost
 from tripheno.exchange.communicator import in_clear
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
@@ -24,7 +25,6 @@ from tripheno.tensor.parts import PatientParts
 from tripheno.tensor.shard_messages import packed, unpacked
 from tripheno.tensor.shard_processes import Processes
 from tripheno.tensor.shards import PatientShards, Shards
-from tripheno.testing.planted import planted
 
 SETTINGS = SolverSettings(4, seed=3, starts=2, max_iter=6, tol=1e-9)
 slow = pytest.mark.verify

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.strategies import count_tensors
 from tripheno.errors import BadCells, BadEvents, BadShape, EmptyTensor, NoSuchFile, SettingsError
 from tripheno.records.events import CountingRule, write_events
 from tripheno.tensor import CountTensor, pooled
 from tripheno.tensor.cells import Cells
-from tripheno.testing.strategies import count_tensors
 from tripheno.vocabulary.axis import Axis
 
 INDICES = [[0, 0, 0], [0, 1, 2], [2, 1, 0]]

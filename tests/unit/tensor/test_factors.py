@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import khatri_rao
 
+from kit.strategies import factors
 from tripheno.errors import BadShape
 from tripheno.tensor.factors import (
     factor_match_score,
@@ -18,7 +19,6 @@ from tripheno.tensor.factors import (
     unit_columns,
 )
 from tripheno.tensor.rows import RIDGE, regular
-from tripheno.testing.strategies import factors
 
 RNG = np.random.default_rng(11)
 FIRST = [RNG.normal(size=(7, 4)), RNG.normal(size=(5, 4))]

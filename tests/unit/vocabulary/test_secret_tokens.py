@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.sessions import NAMES, blind_sessions
 from tripheno.errors import BadMessage, BrokenSum
 from tripheno.exchange.keys import from_seed
 from tripheno.exchange.session import add
-from tripheno.testing.sessions import NAMES, blind_sessions
 from tripheno.vocabulary import secret_tokens as tokens
 
 STUDY = hashlib.sha256(b"study").digest()

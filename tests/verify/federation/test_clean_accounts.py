@@ -9,9 +9,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from guide_reader import FIRST, GUIDE, NEW, OPERATE, PROJECT, Machine, Reader, omop_tables, section
 
-from tripheno.testing.requirements import require, tool
+from kit.guide_reader import (
+    FIRST,
+    GUIDE,
+    NEW,
+    OPERATE,
+    PROJECT,
+    Machine,
+    Reader,
+    omop_tables,
+    section,
+)
+from kit.requirements import require, tool
 
 pytestmark = pytest.mark.verify
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from kit.engine_federation import EngineFederation, bring_code
+from kit.federation_processes import wait_until
 from tripheno.errors import EngineRefused
 from tripheno.federation import supervision
 from tripheno.federation.hardening import LAUNCHERS, harden
 from tripheno.federation.job_files import write_job
 from tripheno.federation.session import ServerLogin
-from tripheno.testing.engine_federation import EngineFederation, bring_code
-from tripheno.testing.federation_processes import wait_until
 
 # the engine leaves the sockets of a login that failed to the garbage collector
 pytestmark = [

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import psutil
 import pytest
 
-from tripheno.testing.fault_stage import (
+from kit.fault_stage import (
     AGENT,
     SERVER,
     WORKER,
@@ -17,10 +17,10 @@ from tripheno.testing.fault_stage import (
     federation_for_faults,
     undisturbed_factors,
 )
-from tripheno.testing.federation_processes import command, kill, wait_until
-from tripheno.testing.link import linked
-from tripheno.testing.networks import HOST, two_networks
-from tripheno.testing.requirements import require, tool
+from kit.federation_processes import command, kill, wait_until
+from kit.link import linked
+from kit.networks import HOST, two_networks
+from kit.requirements import require, tool
 
 pytestmark = pytest.mark.verify
 

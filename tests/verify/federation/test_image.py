@@ -5,9 +5,9 @@ import subprocess
 from dataclasses import dataclass
 
 import pytest
-from guide_reader import FIRST, GUIDE, PROJECT, Machine, Reader, omop_tables, section
 
-from tripheno.testing.requirements import require, tool
+from kit.guide_reader import FIRST, GUIDE, PROJECT, Machine, Reader, omop_tables, section
+from kit.requirements import require, tool
 
 pytestmark = pytest.mark.verify
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from kit.engine_federation import free_port
+from kit.federation_processes import FederationOnDisk, ended, factors
 from tripheno.cli.main import app
 from tripheno.federation.hardening import ALLOWED
-from tripheno.testing.engine_federation import free_port
-from tripheno.testing.federation_processes import FederationOnDisk, ended, factors
 
 pytestmark = pytest.mark.verify
 

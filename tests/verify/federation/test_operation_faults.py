@@ -6,15 +6,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from tripheno.federation.provisioning import Address, Machine
-from tripheno.testing.certificates import let_run_out
-from tripheno.testing.fault_stage import (
+from kit.certificates import let_run_out
+from kit.fault_stage import (
     SERVER,
     Stage,
     federation_for_faults,
     undisturbed_factors,
 )
-from tripheno.testing.federation_processes import command, kill
+from kit.federation_processes import command, kill
+from tripheno.federation.provisioning import Address, Machine
 
 pytestmark = pytest.mark.verify
 

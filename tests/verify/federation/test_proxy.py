@@ -10,12 +10,12 @@ from contextlib import ExitStack
 
 import pytest
 
+from kit.engine_federation import free_port
+from kit.fault_stage import Stage, federation_for_faults, undisturbed_factors
+from kit.federation_processes import ended, kill
 from tripheno.errors import CoordinatorUnreachable
 from tripheno.federation.preflight import try_connection
 from tripheno.federation.provisioning import Address, Machine
-from tripheno.testing.engine_federation import free_port
-from tripheno.testing.fault_stage import Stage, federation_for_faults, undisturbed_factors
-from tripheno.testing.federation_processes import ended, kill
 
 pytestmark = pytest.mark.verify
 

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tripheno.testing.fault_stage import Stage, federation_for_faults, undisturbed_factors
-from tripheno.testing.federation_processes import kill, wait_until
+from kit.fault_stage import Stage, federation_for_faults, undisturbed_factors
+from kit.federation_processes import kill, wait_until
 
 pytestmark = pytest.mark.verify
 

@@ -6,8 +6,8 @@ import time
 import psutil
 import pytest
 
+from kit.engine_federation import EngineFederation
 from tripheno.federation.channel import EngineChannel
-from tripheno.testing.engine_federation import EngineFederation
 
 # the engine leaves the sockets of a login that failed to the garbage collector
 pytestmark = [

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tripheno.testing.requirements import require, tool
+from kit.requirements import require, tool
 
 _PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/bin")
-PASSWORD = "a pass-word/with@signs"  # noqa: S105 - of a server that lives for one test
+PASSWORD = "a pass-word/with@signs"
 
 
 def _unprivileged() -> str | None:
@@ -32,7 +32,7 @@ def _run(words: Sequence[str | Path], user: str | None, folder: Path) -> None:
     command = [str(word) for word in words]
     if user is not None:
         command = ["runuser", "-u", user, "--", *command]
-    subprocess.run(command, check=True, cwd=folder, capture_output=True, timeout=120)  # noqa: S603
+    subprocess.run(command, check=True, cwd=folder, capture_output=True, timeout=120)
 
 
 def _free_port() -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tripheno.testing.requirements import require, tool
+from kit.requirements import require, tool
 
 HERE, THERE = "10.213.77.1", "10.213.77.2"
 HOST = "coordinator.test"
@@ -62,4 +62,4 @@ def two_networks() -> Iterator[Cable]:
 
 
 def _ip(*words: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([str(tool("ip")), *words], check=check, capture_output=True)  # noqa: S603
+    return subprocess.run([str(tool("ip")), *words], check=check, capture_output=True)

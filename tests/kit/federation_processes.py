@@ -24,13 +24,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from typer.testing import CliRunner
 
+from kit.engine_federation import free_port
 from tripheno.cli.main import app
 from tripheno.federation.child import words_of_child
 from tripheno.federation.supervision import end_tree
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.protocol.agreed import read_protocol, words_of
 from tripheno.records.events import counting_rule, read_events, write_events
-from tripheno.testing.engine_federation import free_port
 
 CODES = {"medication": 24, "diagnosis": 20}
 PATIENTS = (120, 110, 100)
@@ -210,7 +210,7 @@ class FederationOnDisk:
     def start(self, *words: str | Path, log: str) -> subprocess.Popen[bytes]:
         """One of our commands as a process; what it says goes into a file."""
         with (self.folder / f"{log}.log").open("ab") as stream:
-            return subprocess.Popen(  # noqa: S603
+            return subprocess.Popen(
                 [
                     *self.before.get(log, ()),
                     *words_of_child(os.getpid(), "tripheno"),

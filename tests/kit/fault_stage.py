@@ -9,14 +9,14 @@ from typing import Any
 
 import psutil
 
-from tripheno.progress import read_status
-from tripheno.testing.federation_processes import (
+from kit.federation_processes import (
     FederationOnDisk,
     descendants,
     ended,
     factors,
     wait_until,
 )
+from tripheno.progress import read_status
 
 ITERATIONS = 120
 MODEL = {"rank": "4", "max_iter": str(ITERATIONS), "seed": "3", "tol": "1e-15"}

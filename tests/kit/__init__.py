@@ -1,0 +1,1 @@
+"""This project's own test kit: small studies, engine processes, faults, networks, servers."""
