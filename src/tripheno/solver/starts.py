@@ -23,7 +23,8 @@ Factors = tuple[np.ndarray, ...]
 ROTATIONS = 300  # steps from a rotation to a non-negative factor
 KEPT = 128  # sets of random numbers: those of one tournament over a few modes
 TOUCH = 1e-3  # of a column's mean: what a sketched start gives to codes it would leave at zero
-HIDDEN = 1e-3  # of a column's length: with less above zero its rotation hangs on round-off
+HIDDEN = 1e-3  # of a column's length: with less above zero it is turned round
+HELD = 1e-4  # of the longest direction: what holds those that W does not show
 
 
 def uniform_rows(axis: Axis, columns: int, seed: object) -> np.ndarray:
@@ -89,9 +90,11 @@ def nystrom(total: np.ndarray, omega: np.ndarray, rank: int) -> np.ndarray:
 def rotated(root: np.ndarray, rng: np.random.Generator, rank: int) -> np.ndarray:
     """W = max(LQ, 0) with the rotation Q for which LQ is nearest to W: symmetric NMF of LLᵀ.
 
-    Q ← UVᵀ of LᵀW, some hundred times, from a random rotation; further rotations of the same
-    sketch give further starts. A column of LQ that is below zero is turned round first: of one that
-    W does not show, UVᵀ would know nothing but the machine's round-off.
+    Q ← UVᵀ of LᵀW + εQ, some hundred times, from a random rotation; further rotations of the same
+    sketch give further starts. Of a direction that W does not show (a column below zero, two
+    columns of one and the same code) UVᵀ of LᵀW alone knows nothing but the machine's round-off: εQ
+    leaves it where it is, and moves no Q at which LᵀW had come to rest. A column of LQ that is
+    below zero is turned round first.
     """
     turn = np.linalg.qr(rng.standard_normal((max(rank, root.shape[1]),) * 2))[0]
     turn = turn[: root.shape[1], :rank]
@@ -100,7 +103,9 @@ def rotated(root: np.ndarray, rng: np.random.Generator, rank: int) -> np.ndarray
         np.maximum(whole, 0.0).sum(axis=0) < HIDDEN * abs(whole).sum(axis=0), -turn, turn
     )
     for _ in range(ROTATIONS):
-        left, _, right = np.linalg.svd(root.T @ np.maximum(root @ turn, 0.0), full_matrices=False)
+        shown = root.T @ np.maximum(root @ turn, 0.0)
+        held = HELD * float(np.linalg.norm(shown)) * turn
+        left, _, right = np.linalg.svd(shown + held, full_matrices=False)
         turn = left @ right
     return np.asarray(np.maximum(root @ turn, 0.0))
 
