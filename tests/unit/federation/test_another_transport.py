@@ -35,6 +35,7 @@ class SocketChannel(Channel):
     def __init__(self, hospitals, key, seconds=60.0):
         self._names, self._seconds = tuple(hospitals), seconds
         self._listener = Listener(("127.0.0.1", 0), authkey=key)
+        self._listener._listener._socket.settimeout(seconds)  # nobody is awaited for ever
         self._lines = {}
         self._pool = ThreadPoolExecutor(len(self._names))
         super().__init__()
@@ -53,7 +54,11 @@ class SocketChannel(Channel):
     def gather(self):
         """Wait until every hospital has called; who calls again replaces their old line."""
         while set(self._lines) != set(self._names):
-            line = self._listener.accept()
+            try:
+                line = self._listener.accept()
+            except TimeoutError:
+                missing = ", ".join(sorted(set(self._names) - set(self._lines)))
+                raise PeerLost("did not call", where=missing) from None
             self._lines[line.recv_bytes().decode()] = line
 
     def round(self, step, broadcast):
@@ -118,6 +123,13 @@ PLAIN = "lakeside"  # the hospital without compiled kernels
 ALONE = "northfield"  # the hospital whose loops have one thread
 
 
+def test_a_hospital_that_never_calls_is_not_awaited_for_ever():
+    channel = SocketChannel(("harbour",), KEY, seconds=0.2)
+    with pytest.raises(PeerLost, match="did not call"):
+        channel.round("0", b"")
+    channel.close()
+
+
 class TestSocketChannel(ChannelContract):
     @pytest.fixture(autouse=True)
     def hang_up(self):
@@ -172,9 +184,10 @@ def one_hospital(folder, name, port, starts):
 def test_machines_that_compute_differently_stay_in_step_to_the_end(tmp_path, starts):
     channel = SocketChannel(NAMES, KEY, seconds=300)
     port, words = channel.address[1], [sys.executable, __file__]
+    around_them = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # the test kit too
     machines = [
         subprocess.Popen(
-            [*words, tmp_path / name, name, str(port), str(starts)], env={**os.environ, **env}
+            [*words, tmp_path / name, name, str(port), str(starts)], env={**around_them, **env}
         )
         for name, env in MACHINES.items()
     ]
