@@ -18,6 +18,7 @@ from tripheno.errors import (
     OtherProtocol,
     RunFailed,
     SessionLost,
+    UnknownMember,
     Withdrawn,
     WrongStep,
 )
@@ -31,9 +32,10 @@ from tripheno.privacy.approval import APPROVAL, approve, withdraw
 from tripheno.privacy.audit import AUDIT_HEAD, read_head, verify
 from tripheno.privacy.faults import FAULT, fault_bytes, fault_of
 from tripheno.privacy.manifest import MANIFEST
-from tripheno.privacy.own_data import own_tensor
+from tripheno.privacy.own_data import events_file, own_tensor
 from tripheno.protocol.agreed import AgreedMember, Budgets, StudyProtocol, protocol_hash
 from tripheno.protocol.site import Site
+from tripheno.provenance import file_fingerprint
 from tripheno.records.events import CountingRule, events_from_columns, write_events
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.keys import ANNOUNCE
@@ -43,8 +45,9 @@ from tripheno.study.store import RunStore
 KEEPER, COORDINATOR, OFFICER, STRANGER = (Identity.from_bytes(bytes([n]) * 32) for n in range(1, 5))
 MEMBERS = tuple(AgreedMember(name, f"{n:064x}") for n, name in enumerate(("a", "b", "c")))
 PROTOCOL = StudyProtocol(
-    "a study", CountingRule(), SolverSettings(2), members=MEMBERS, budgets=Budgets(max_rounds=3)
-)
+    "a study", CountingRule(), SolverSettings(2), members=MEMBERS, budgets=Budgets(max_rounds=3),
+    coordinator=COORDINATOR.fingerprint,
+)  # fmt: skip
 CODES = {"medication": 4, "diagnosis": 4}
 RUN = "run-1"
 
@@ -80,7 +83,7 @@ def site(previewed, tmp_path):
 
 def opened(site, day=date.today):
     gatekeeper = ApprovedGatekeeper(PROTOCOL, site, KEEPER, day)
-    gatekeeper.begin(RUN, CODES, COORDINATOR.public)
+    gatekeeper.begin(RUN, CODES, COORDINATOR.public, file_fingerprint(events_file(site)))
     return gatekeeper
 
 
@@ -154,6 +157,23 @@ def test_a_manifest_of_other_messages_opens_no_gate(site, previewed):
     write_text(site.approval / APPROVAL, approve(fewer, OFFICER, date.today()))
     with pytest.raises(NotApproved, match="other ones"):
         opened(site)
+
+
+def test_events_that_were_approved_after_this_process_read_others_open_no_gate(site):
+    gatekeeper = ApprovedGatekeeper(PROTOCOL, site, KEEPER)
+    with pytest.raises(NotApproved, match="other events were approved"):
+        gatekeeper.begin(RUN, CODES, COORDINATOR.public, "0" * 64)
+    assert not run_folder(site, RUN).exists()
+
+
+def test_a_study_that_names_no_coordinator_takes_nobody_for_it(site, tmp_path):
+    open_to_all = replace(PROTOCOL, coordinator="")
+    hello = Hello(RUN, 1, protocol_hash(open_to_all), COORDINATOR.public.hex())
+    refusals = []
+    local = HospitalService(hospital(site, tmp_path, refusals, protocol=open_to_all))
+    with pytest.raises(UnknownMember, match="anybody could be it"):
+        local.respond("1:0", hello.pack())
+    assert refusals == [("1:0", UnknownMember.code)]
 
 
 def countersign(gatekeeper, kept=None, *, last=False):
@@ -238,12 +258,17 @@ def test_an_error_leaves_as_its_code_and_is_told_in_fixed_words():
         fault_of(b"TRIP-E999", "a")
 
 
-def test_what_comes_out_of_turn_twice_or_misshapen_is_a_line_with_its_code(site, tmp_path):
-    file = HospitalFile(
-        "a", own_tensor(PROTOCOL, site), PROTOCOL, KEEPER,
-        store=lambda run: RunStore(tmp_path / run), gatekeeper=lambda _run, _key: opened(site),
+def hospital(site, folder, refusals, protocol=PROTOCOL):
+    return HospitalFile(
+        "a", own_tensor(protocol, site), protocol, KEEPER,
+        store=lambda run: RunStore(folder / run), gatekeeper=lambda _run, _key: opened(site),
+        secret=bytes(range(32)), refused=lambda step, code: refusals.append((step, code)),
     )  # fmt: skip
-    local = HospitalService(file)
+
+
+def test_what_comes_out_of_turn_twice_or_misshapen_is_a_line_with_its_code(site, tmp_path):
+    refusals = []
+    local = HospitalService(hospital(site, tmp_path, refusals))
     hello = Hello(RUN, 1, protocol_hash(PROTOCOL), COORDINATOR.public.hex())
     first = local.respond("1:0", hello.pack())
     assert Asked.unpack(first, "a").step == "identity"
@@ -253,6 +278,9 @@ def test_what_comes_out_of_turn_twice_or_misshapen_is_a_line_with_its_code(site,
     assert lines_of(site)[-1]["reason"] == WrongStep.code
     with pytest.raises(SessionLost):
         local.respond("2:1", b"")  # of another attempt
+    with pytest.raises(BadMessage):
+        local.respond("../../etc", b"")  # no step at all
+    assert refusals[-2:] == [("2:1", SessionLost.code), ("../../etc", BadMessage.code)]
     with pytest.raises(OtherProtocol):
         local.respond("2:0", replace(hello, attempt=2, protocol="0" * 64).pack())  # another study
     with pytest.raises(BadMessage) as refused:
