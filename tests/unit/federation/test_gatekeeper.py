@@ -18,6 +18,7 @@ from tripheno.errors import (
     OtherProtocol,
     RunFailed,
     SessionLost,
+    SiteTooSmall,
     UnknownMember,
     Withdrawn,
     WrongStep,
@@ -33,7 +34,13 @@ from tripheno.privacy.audit import AUDIT_HEAD, read_head, verify
 from tripheno.privacy.faults import FAULT, fault_bytes, fault_of
 from tripheno.privacy.manifest import MANIFEST
 from tripheno.privacy.own_data import events_file, own_tensor
-from tripheno.protocol.agreed import AgreedMember, Budgets, StudyProtocol, protocol_hash
+from tripheno.protocol.agreed import (
+    AgreedMember,
+    Budgets,
+    EvidenceSettings,
+    StudyProtocol,
+    protocol_hash,
+)
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
 from tripheno.records.events import CountingRule, events_from_columns, write_events
@@ -164,6 +171,13 @@ def test_events_that_were_approved_after_this_process_read_others_open_no_gate(s
     with pytest.raises(NotApproved, match="other events were approved"):
         gatekeeper.begin(RUN, CODES, COORDINATOR.public, "0" * 64)
     assert not run_folder(site, RUN).exists()
+
+
+def test_a_hospital_has_twice_as_many_patients_as_there_are_resamples(site):
+    """With as many resamples as patients their totals show single patients' rows."""
+    assert own_tensor(replace(PROTOCOL, evidence=EvidenceSettings(15)), site).patients == 30
+    with pytest.raises(SiteTooSmall, match="fewer than 32"):
+        own_tensor(replace(PROTOCOL, evidence=EvidenceSettings(16)), site)
 
 
 def test_a_study_that_names_no_coordinator_takes_nobody_for_it(site, tmp_path):

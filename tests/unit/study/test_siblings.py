@@ -20,6 +20,7 @@ from tripheno.exchange.keys import from_seed
 from tripheno.exchange.roster import Member, Roster
 from tripheno.study.axes import kept_positions
 from tripheno.study.keys import agree_on_keys
+from tripheno.study.siblings import of_institutions
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
 
@@ -88,6 +89,16 @@ def test_an_institution_objects_to_a_few_people_of_the_others():
     counts = np.full(len(CODES), FEWEST, "<u4")
     counts[3:] = (6, 2)
     assert counts.tobytes() not in b"".join(sent.values())
+
+
+def test_each_hospital_knows_the_people_of_its_whole_institution():
+    own = {name: [np.array([k, 2]), np.array([5 * k])] for k, name in enumerate(NAMES)}
+    found = of_institutions(federation(Carrying()), own, "institution/people/0")
+    told = {name: [counts.tolist() for counts in some] for name, some in found.items()}
+    both = [[1, 4], [5]]
+    assert told == {
+        "harbour": both, "lakeside": both, "northfield": [[2, 2], [10]], "westend": [[3, 2], [15]],
+    }  # fmt: skip
 
 
 def test_hospitals_that_are_each_an_institution_send_nothing_more():
