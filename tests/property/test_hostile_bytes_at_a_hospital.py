@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import tempfile
 from dataclasses import replace
@@ -162,10 +163,14 @@ def hostile_beginnings(approved, folder, chance, hellos):
 
 
 def same(data, hello):
-    """Whether it says the same all the same: spaces, or a number written otherwise."""
+    """Whether it says the same all the same: spaces, a number written otherwise, another run.
+
+    A coordinator names its runs; how many there may be is counted elsewhere.
+    """
     try:
         found = json.loads(data)
-        return {**found, "attempt": int(found["attempt"])} == json.loads(hello)
+        run = RUN if re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", found["run"]) else found["run"]
+        return {**found, "attempt": int(found["attempt"]), "run": run} == json.loads(hello)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return False
 

@@ -231,7 +231,8 @@ def test_the_coordinator_refuses_a_log_that_shrank_or_forked(site, tmp_path):
         other.write({"kind": "message"})
     with pytest.raises(BrokenChain, match="two logs"):
         countersigned("a", other.offer_head(last=False), KEEPER.public, COORDINATOR, kept)
-    for offered in (b"", b"[]", b"{}", b"[" * 100_000):
+    half = json.loads(other.offer_head(last=False)) | {"hash": "\ud800" * 64}
+    for offered in (b"", b"[]", b"{}", b"[" * 100_000, json.dumps(half).encode()):
         with pytest.raises(BadMessage):
             countersigned("a", offered, KEEPER.public, COORDINATOR, kept)
 
