@@ -11,7 +11,7 @@ import random
 import pytest
 
 from kit.hostile import mangled
-from tripheno.errors import TriphenoError
+from tripheno.errors import BadMessage, TriphenoError
 from tripheno.federation.coordinator import CarriedStudy, coordinate
 from tripheno.federation.relay import opened_answer, sealed_answer
 from tripheno.federation.transport import Channel, InProcessChannel
@@ -87,6 +87,18 @@ def test_what_was_spoken_leads_to_the_same_result_again(spoken):
     again, fault = carried(spoken, -1, "", b"")
     assert fault is None
     assert again.findings.solution.objective == spoken[1].findings.solution.objective
+
+
+def test_a_hospital_that_shows_no_head_of_its_log_is_refused(spoken):
+    _, _, rounds = spoken
+    steps = [Asked.unpack(opened_answer(NAMES[1], said[NAMES[1]]), NAMES[1]) for said in rounds]
+    heads = [at for at, asked in enumerate(steps) if asked.how == "countersign"]
+    assert len(heads) == 2
+    for at in heads:
+        none = Asked("countersign", steps[at].step, b"").pack()
+        found, fault = carried(spoken, at, NAMES[1], b"\0" + none)
+        assert found is None
+        assert isinstance(fault, BadMessage)
 
 
 @pytest.mark.parametrize("cases", [FEW, pytest.param(MANY, marks=pytest.mark.verify)])

@@ -174,7 +174,8 @@ def test_machines_that_compute_differently_stay_in_step_to_the_end(tmp_path, sta
     port, words = channel.address[1], [sys.executable, __file__]
     machines = [
         subprocess.Popen(
-            [*words, tmp_path / name, name, str(port), str(starts)], env={**os.environ, **env}
+            [*words, tmp_path / name, name, str(port), str(starts)],
+            env={**os.environ, **env, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         for name, env in MACHINES.items()
     ]
