@@ -118,7 +118,7 @@ class ApprovedGatekeeper:
         """The message, if it is approved now; its line and cost are on disk before it leaves."""
         gate, log, manifest = self._open()
         if declaration != FAULT:  # that this hospital cannot go on may be said always
-            self._check_still(step, log)
+            self._check_still(step, log, manifest)
         if declaration == AUDIT_HEAD:  # its line is the countersigned head itself
             gate.check(step, declaration, data, shapes)
             return data
@@ -143,13 +143,17 @@ class ApprovedGatekeeper:
         """The axes have other sizes from now on: never more codes than were approved."""
         self._open()[0].resize(codes)
 
-    def _check_still(self, step: str, log: AuditFile) -> None:
-        """Look at the files' dates, and at the approval itself where something changed."""
+    def _check_still(self, step: str, log: AuditFile, manifest: Manifest) -> None:
+        """Look at the files' dates, and at the approval itself where something changed.
+
+        What was approved since may allow less: the gate stands for the manifest it was made of.
+        """
         seen = self._state()
         if seen == self._seen:
             return
         try:
-            self.approved()
+            if self.approved().sha256 != manifest.sha256:
+                raise NotApproved("another manifest was approved since this attempt began")
         except TriphenoError as fault:
             log.refuse(step[:80], self.site.name, fault.code)
             raise

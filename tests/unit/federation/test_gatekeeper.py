@@ -116,6 +116,18 @@ def test_a_line_and_the_cost_are_on_disk_before_a_message_leaves(site):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_what_is_approved_in_mid_run_holds_from_the_very_next_message(site, previewed):
+    gatekeeper = opened(site)
+    write_text(site.approval / APPROVAL, approve(previewed[1], OFFICER, date.max))
+    send(gatekeeper)  # the same manifest, for longer
+    less = replace(previewed[1], most_rounds=2)
+    write_text(site.approval / MANIFEST, less.to_text())
+    write_text(site.approval / APPROVAL, approve(less, OFFICER, date.max))
+    with pytest.raises(NotApproved, match="another manifest"):
+        send(gatekeeper, 2)
+    assert lines_of(site)[-1]["reason"] == NotApproved.code
+
+
 @pytest.mark.parametrize("how", ["withdrawn", "removed", "changed", "expired"])
 def test_an_approval_that_no_longer_stands_stops_the_very_next_message(site, how):
     today = [date.today()]
