@@ -202,6 +202,16 @@ def test_a_study_that_names_no_coordinator_takes_nobody_for_it(site, tmp_path):
     assert refusals == [("1:0", UnknownMember.code)]
 
 
+@pytest.mark.parametrize("field", ["version", "protocol", "coordinator"])
+@pytest.mark.parametrize("wild", ["9" * 5_000, "\x1b[2J", "\ud800", "a\n"])
+def test_a_hello_shows_people_nothing_long_and_nothing_that_a_terminal_obeys(field, wild):
+    data = json.dumps({**vars(Hello(RUN, 1, "0" * 64)), field: wild}).encode()
+    with pytest.raises(BadMessage) as refused:
+        Hello.unpack(data)
+    assert len(str(refused.value)) < 100
+    assert wild not in str(refused.value)
+
+
 def countersign(gatekeeper, kept=None, *, last=False):
     """Both sides of a head."""
     offered = gatekeeper.offer_head(last=last)
