@@ -143,4 +143,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--fit"]:
         print(json.dumps(fit_costs()))
     else:
-        print(compared(Path(sys.argv[1]).resolve()))
+        print(report(), compared(Path(sys.argv[1]).resolve()), sep="\n\n")

@@ -24,7 +24,8 @@ def _optional(name: str) -> Any:
 
 
 _fcntl, _msvcrt = _optional("fcntl"), _optional("msvcrt")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # an apostrophe too, so that it can be taken off
+_WIDE = ("\uff1d", "\uff0b", "\uff0d", "\uff20")  # = + - @ as some spreadsheets read them too
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", *_WIDE, "'")  # ' so that one can be taken off
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:

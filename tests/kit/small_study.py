@@ -23,6 +23,7 @@ from tripheno.tensor.count_tensor import CountTensor
 
 NAMES = ("northfield", "harbour", "lakeside")
 CODES = {"medication": 24, "diagnosis": 20}
+COORDINATOR = Identity.from_bytes(bytes([8]) * 32)
 NETWORK = SyntheticSettings(
     patients_per_hospital=(90, 80, 70), codes_per_mode=CODES, seed=4, hospital_names=NAMES
 )
@@ -63,6 +64,7 @@ def protocol(method: Any = "exact", alignment: Any = "tokens", **changes: Any) -
         lists=lists,
         thresholds=Thresholds(11, 50),
         members=tuple(AgreedMember(n, fingerprint_of(i.public)) for n, i in identities().items()),
+        coordinator=COORDINATOR.fingerprint,
         test=True,
         operation=Operation("localhost:8002", 60, 3),
     )
@@ -92,6 +94,7 @@ class Table:
             store=lambda run: RunStore(self.folder / name / run, every),
             gatekeeper=lambda _run, _coordinator: OpenGatekeeper(),
             secret=from_seed(9, name)("tokens"),
+            refused=lambda _step, _code: None,
             finished=lambda _run, end: self.ends.__setitem__(name, end),
         )
         self.local_hospitals[name] = HospitalService(replace(file, **changes))
@@ -116,7 +119,13 @@ class Table:
     def run(self, channel: Channel | None = None, **changes: Any) -> Carried:
         """The coordinator's side, as a process that has just been started."""
         store = RunStore(self.folder / "coordinator")
-        given = {"store": store, "say": self.said.append, "step": self.steps.append, **changes}
+        given = {
+            "store": store,
+            "identity": COORDINATOR,
+            "say": self.said.append,
+            "step": self.steps.append,
+            **changes,
+        }
         return coordinate(CarriedStudy(self.protocol, "run-1", **given), channel or self.channel())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import tempfile
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.hostile import mangled
 from tripheno.errors import TriphenoError
 from tripheno.federation.coordinator import CarriedStudy, coordinate
 from tripheno.federation.hospital import HospitalService
@@ -21,37 +23,15 @@ from tripheno.privacy.faults import FAULT
 from tripheno.protocol.agreed import protocol_hash
 from tripheno.study.store import RunStore
 
-HELLOS, ATTEMPTS, OUT_OF_TURN = 800, 48, 9  # with three hospitals: over 2,000 cases
+OUT_OF_TURN = 9
+FEW = (800, 48, 1, 2_000)  # beginnings; attempts; rounds of messages out of turn in each; cases
+MANY = (4_000, 200, 3, 20_000)
 ATTEMPTS_OF_A_RUN = 6  # a run's budget is enough for so many
 DEEP = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 20, 26, 34)  # steps at which hostile bytes come
-WORDS = (b"1e999", b"-1", b"NaN", b"null", b"[[", b"9" * 5_000, b"{}", b"\\ud800", b"\xff\xfe")
 STEPS = (
     "", ":", "1", "1:", ":1", "a:b", "-1:0", "1:-1", "1:1:1", "\u00b2:\u00b2", "\u0661:0", "1 :2",
     f"{'9' * 5_000}:0", "0:999999999", "1:0\n", "../../etc:1", "x" * 10_000,
 )  # fmt: skip
-
-
-def mangled(data, chance):
-    """Bytes cut, stretched, changed, with words that readers of numbers stumble over, or others."""
-    found = bytearray(data)
-    kind = chance.randrange(7)
-    at = chance.randrange(len(found)) if found else 0
-    if kind == 0:
-        return chance.randbytes(chance.choice((0, 1, 7, 8, 40, 400)))
-    if kind == 1:
-        return bytes(found[:at])
-    if kind == 2:
-        return bytes(found + found[at:] + b"\0")
-    if kind == 3:
-        return chance.choice((b"", b"{}", b"[]", b"null", b"[" * 20_000, b'{"run": 1}'))
-    if kind == 4 and found:
-        for _ in range(chance.randint(1, 6)):
-            found[chance.randrange(len(found))] ^= chance.randint(1, 255)
-        return bytes(found)
-    numbers = [n for n, byte in enumerate(found[:400]) if chr(byte).isdigit()]
-    at = chance.choice(numbers) if numbers else at
-    found[at : at + chance.randint(0, 3)] = chance.choice(WORDS)
-    return bytes(found)
 
 
 def refused(local, step, data, folder):
@@ -69,13 +49,13 @@ def refused(local, step, data, folder):
 class Hostile(InProcessChannel):
     """An honest coordinator up to one step; then every hospital gets something else."""
 
-    def __init__(self, hospitals, at, chance):
+    def __init__(self, hospitals, at, chance, times=1):
         self.local_hospitals, self.left = {}, {name: [] for name in NAMES}
         for name in NAMES:
             local = hospitals.local_hospitals[name]
             self.local_hospitals[name] = HospitalService(_watched(local.file, self.left[name]))
         super().__init__({name: local.respond for name, local in self.local_hospitals.items()})
-        self.folder, self.at, self.chance = hospitals.folder, at, chance
+        self.folder, self.at, self.chance, self.times = hospitals.folder, at, chance, times
         self.cases, self.rounds, self.how, self.believed = 0, 0, "hello", []
 
     def round(self, step, broadcast):
@@ -92,7 +72,8 @@ class Hostile(InProcessChannel):
         local, left, chance = self.local_hospitals[name], self.left[name], self.chance
         attempt, _, number = step.partition(":")
         later = [f"{attempt}:{int(number) + n}" for n in (-1, 1, 2, 50)]
-        for wrong in chance.sample((*STEPS, *later, f"{int(attempt) + 1}:{number}"), OUT_OF_TURN):
+        wrongs = (*STEPS, *later, f"{int(attempt) + 1}:{number}")
+        for wrong in (one for _ in range(self.times) for one in chance.sample(wrongs, OUT_OF_TURN)):
             if wrong.split(":")[-1] == "0":  # a beginning, which is attacked elsewhere
                 continue
             before = len(left)
@@ -142,45 +123,54 @@ def approved(folder):
     return approved_hospitals(folder / "approved", 0).folder
 
 
-def test_two_thousand_hostile_messages_are_refused_and_nothing_leaves(approved, folder):
-    chance, cases, believed = random.Random(0), 0, []
-    for n in range(ATTEMPTS):
-        home = folder / f"run{n // ATTEMPTS_OF_A_RUN}"
+@pytest.mark.parametrize(
+    ("hellos", "attempts", "times", "least"), [FEW, pytest.param(*MANY, marks=pytest.mark.verify)]
+)
+def test_thousands_of_hostile_messages_are_refused_and_nothing_leaves(
+    approved, folder, hellos, attempts, times, least
+):
+    chance, cases, believed = random.Random(least), 0, []
+    for n in range(attempts):
+        home = folder / f"{least}-{n // ATTEMPTS_OF_A_RUN}"
         if not home.is_dir():
             shutil.copytree(approved, home)
         hospitals = seated(home, 0)
-        channel = Hostile(hospitals, DEEP[n % len(DEEP)], chance)
+        channel = Hostile(hospitals, DEEP[n % len(DEEP)], chance, times)
         store = RunStore(home / "coordinator")
         with pytest.raises(TriphenoError, match="attacked"):
             coordinate(CarriedStudy(hospitals.protocol, RUN, store, COORDINATOR), channel)
         cases, believed = cases + channel.cases, believed + channel.believed
-    cases += hostile_beginnings(approved, folder / "beginnings", chance)
-    assert cases >= 2_000
+    cases += hostile_beginnings(approved, folder / f"{least}-beginnings", chance, hellos)
+    assert cases >= least
     assert "sum" not in believed
-    assert len(believed) < 0.2 * 3 * ATTEMPTS
+    assert len(believed) < 0.2 * 3 * attempts
 
 
-def hostile_beginnings(approved, folder, chance):
+def hostile_beginnings(approved, folder, chance, hellos):
     shutil.copytree(approved, folder)
     hospitals = seated(folder, 0)
     local, left = hospitals.local_hospitals[NAMES[0]], []
     local = HospitalService(_watched(local.file, left))
     own = protocol_hash(hospitals.protocol)
-    for _ in range(HELLOS):
+    for _ in range(hellos):
         hello = Hello(RUN, 1, own, COORDINATOR.public.hex()).pack()
         data = mangled(hello, chance)
         if same(data, hello):
             continue
         assert refused(local, "1:0", data, folder) is None
         assert left == []
-    return HELLOS
+    return hellos
 
 
 def same(data, hello):
-    """Whether it says the same all the same: spaces, or a number written otherwise."""
+    """Whether it says the same all the same: spaces, a number written otherwise, another run.
+
+    A coordinator names its runs; how many there may be is counted elsewhere.
+    """
     try:
         found = json.loads(data)
-        return {**found, "attempt": int(found["attempt"])} == json.loads(hello)
+        run = RUN if re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", found["run"]) else found["run"]
+        return {**found, "attempt": int(found["attempt"]), "run": run} == json.loads(hello)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return False
 

@@ -13,7 +13,7 @@ from tripheno.exchange.keys import Identity
 from tripheno.federation.audit_file import AuditFile
 from tripheno.federation.journal import Journal
 from tripheno.federation.ledger import Entry, RunLedger
-from tripheno.files import write_text
+from tripheno.files import as_it_was, defused, write_text
 from tripheno.lab.paper.ledger import append_lines, read_lines
 from tripheno.protocol.key_files import make_identity
 from tripheno.study.store import RunStore, write_arrays
@@ -60,6 +60,14 @@ def test_every_part_that_writes_csv_defuses_its_cells():
     }
     wild = {name for name, text in found.items() if writers.search(text) and "defused(" not in text}
     assert wild == INPUTS_OF_OURS
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff20", "'"])
+def test_a_text_that_a_spreadsheet_runs_gets_an_apostrophe_which_can_be_taken_off(first):
+    text = f"{first}1+1"
+    assert defused(text) == f"'{text}"
+    assert as_it_was(defused(text)) == text
+    assert [defused(plain) for plain in ("I10", "a=b", -0.5, None)] == ["I10", "a=b", -0.5, None]
 
 
 def test_an_experiments_texts_are_defused_and_its_numbers_are_not(tmp_path):

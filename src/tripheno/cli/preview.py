@@ -39,6 +39,8 @@ def preview(
         print_json({"folder": str(site.approval), **words, **_plain(found.manifest)})
         return
     _show(found.manifest, site.approval)
+    for one in protocol.members:
+        out().print(f"{one.name} ({one.institution or one.name}): {one.fingerprint}")
     shout_test(protocol)
     out().print(
         f"Study words, to compare with the other hospitals by telephone: {words_of(protocol)}"

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tripheno.cli.console import out
-from tripheno.errors import (
-    UnknownMember,
-)
+from tripheno.errors import NotApproved, UnknownMember
 
 if TYPE_CHECKING:
     from tripheno.cli.live import LiveHospital
@@ -93,13 +91,13 @@ def _hospital_file(
     journal, live = told
     started, identity, home = time.time(), read_identity(site.identity), HospitalHome(site)
     runs = site_file.resolve().parent / "runs"
-    ApprovedGatekeeper(protocol, site, identity).approved()
+    events = ApprovedGatekeeper(protocol, site, identity).approved().events_sha256
     tensor, traits = own_tensor(protocol, site), own_traits(protocol, site)
     codes = {axis.mode: axis.size for axis in tensor.axes}
 
     def gatekeeper(run: str, coordinator: bytes) -> ApprovedGatekeeper:
         made = ApprovedGatekeeper(protocol, site, identity)
-        made.begin(run, codes, coordinator)
+        made.begin(run, codes, coordinator, events)
         live.begun(run)
         return made
 
@@ -111,7 +109,7 @@ def _hospital_file(
 
     def refused(step: str, code: str) -> None:
         note_refusal(site, step, code)
-        journal.note("refused", f"a beginning was refused ({code})", step=step, code=code)
+        journal.note("refused", f"a step was refused ({code})", step=step[:80], code=code)
 
     def over(_run: str) -> None:
         live.over()
@@ -120,7 +118,8 @@ def _hospital_file(
 
     study, thresholds = protocol_hash(protocol), site.thresholds(protocol)
     secret = home.secret(study[:32])
-    events = file_fingerprint(events_file(site))
+    if file_fingerprint(events_file(site)) != events:
+        raise NotApproved("the events changed while they were read", where=site.name)
     return HospitalFile(
         site.name, tensor, protocol, identity,
         store=lambda run: home.store(run, protocol.operation.checkpoint_every),

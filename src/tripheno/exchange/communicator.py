@@ -26,10 +26,11 @@ import numpy as np
 from tripheno.errors import BadMessage, DriftedApart
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.fixed_point import NARROWEST, Layout
+from tripheno.exchange.keys import from_system
 from tripheno.exchange.messages import Contribution, pack, unpack
 from tripheno.exchange.registry import Declaration, Field, How, declaration_of, declared, shaped
 from tripheno.exchange.session import Session, add
-from tripheno.exchange.words import Noise, Scales, decode, encode, overflow_of
+from tripheno.exchange.words import Noise, Scales, decode, encode, noise_from, overflow_of
 
 C = TypeVar("C", bound=Contribution)
 Arrays = dict[str, np.ndarray]
@@ -77,7 +78,7 @@ class LocalHospital:
 
     session: Session | None
     gatekeeper: Gatekeeper
-    noise: Noise = field(default=lambda words: np.zeros(words, dtype=np.int64))
+    noise: Noise = field(default_factory=lambda: noise_from(from_system, "noise"))
 
 
 @dataclass

@@ -87,6 +87,7 @@ class MessagePlan:
     machines: bool = False  # hospitals are separate machines, whose processes may start again
     evidence: int = 0  # held-out and core questions
     subgroups: bool = False  # patients are counted by age, sex, year and outcome
+    siblings: bool = False  # some hospitals are of one institution
     guided: bool = False  # phenotypes in mind, whose codes only some hospitals know
 
 

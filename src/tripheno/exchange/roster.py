@@ -92,6 +92,11 @@ class Roster:
         """How many institutions take part: members of one count as one for K and thresholds."""
         return len({same_institution(member.institution) for member in self.members})
 
+    def siblings_of(self, name: str) -> tuple[str, ...]:
+        """The other hospitals of a hospital's institution."""
+        owner = {one.name: same_institution(one.institution) for one in self.members}
+        return tuple(one for one in self.names if one != name and owner[one] == owner[name])
+
     @cached_property
     def study(self) -> bytes:
         """What `approve` signs: suite, version, protocol, coordinator, members."""

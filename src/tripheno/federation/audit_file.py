@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -30,6 +31,7 @@ from tripheno.privacy.audit import (
 )
 
 HEAD_FILE = "audit.head.json"
+_HASH = re.compile("[0-9a-f]{64}")
 GIVEN = b"sums 2 countersigned heads"
 OLDER_BACKUP = (
     "was this hospital restored from an older backup? put a newer one back there; "
@@ -149,7 +151,7 @@ def countersigned(
         claim = dict(json.loads(offered))
         lines, last, signature = int(claim["lines"]), str(claim["hash"]), str(claim["signature"])
         given = bytes.fromhex(signature)
-        if head_offer(lines, last, given) != offered:
+        if head_offer(lines, last, given) != offered or not _HASH.fullmatch(last):
             raise ValueError
     except (KeyError, ValueError, TypeError, RecursionError, OverflowError):
         raise BadMessage("a head that cannot be read", where=name) from None

@@ -62,12 +62,20 @@ class ApprovedGatekeeper:
         """The manifest, if it is approved today; else exit 4."""
         return check_approval(self.protocol, self.site, self._day())
 
-    def begin(self, run: str, codes: Mapping[str, int], coordinator: bytes) -> Manifest:
+    def begin(
+        self, run: str, codes: Mapping[str, int], coordinator: bytes, events: str
+    ) -> Manifest:
         """An attempt begins, on this hospital's own codes: a new gate; what was spent stays spent.
 
-        ``coordinator`` is the public key that countersigns the heads of the audit log.
+        ``coordinator`` is the public key that countersigns the heads of the audit log, ``events``
+        the hash of the events that this process read: others may lie there, and be approved, since.
         """
         seen, manifest = self._state(), self.approved()
+        if manifest.events_sha256 != events:
+            raise NotApproved(
+                "other events were approved than this process has read", where=self.site.name,
+                fix="stop `tripheno join`, and start it again",
+            )  # fmt: skip
         plan = plan_of_protocol(self.protocol, labels=manifest.labels)
         if listed(plan, manifest.most_codes) != manifest.messages:
             raise NotApproved("the messages are other ones", fix="run `tripheno preview`")
@@ -93,8 +101,8 @@ class ApprovedGatekeeper:
     def _enter(self, run: str, manifest: Manifest, approval: Approval, log: AuditFile) -> None:
         """The run stands in the ledger, unless its number or its company is not approved."""
         entry = Entry(
-            approval.protocol_sha256, manifest.events_sha256, sorted(self.protocol.institutions),
-            approval.other_rosters,
+            approval.protocol_sha256, manifest.events_sha256,
+            {one.fingerprint: one.owner for one in self.protocol.members}, approval.other_rosters,
         )  # fmt: skip
         try:
             RunLedger(self.site.state).enter(entry, run, self.protocol.budgets.max_runs)
@@ -110,7 +118,7 @@ class ApprovedGatekeeper:
         """The message, if it is approved now; its line and cost are on disk before it leaves."""
         gate, log, manifest = self._open()
         if declaration != FAULT:  # that this hospital cannot go on may be said always
-            self._check_still(step, log)
+            self._check_still(step, log, manifest)
         if declaration == AUDIT_HEAD:  # its line is the countersigned head itself
             gate.check(step, declaration, data, shapes)
             return data
@@ -135,13 +143,17 @@ class ApprovedGatekeeper:
         """The axes have other sizes from now on: never more codes than were approved."""
         self._open()[0].resize(codes)
 
-    def _check_still(self, step: str, log: AuditFile) -> None:
-        """Look at the files' dates, and at the approval itself where something changed."""
+    def _check_still(self, step: str, log: AuditFile, manifest: Manifest) -> None:
+        """Look at the files' dates, and at the approval itself where something changed.
+
+        What was approved since may allow less: the gate stands for the manifest it was made of.
+        """
         seen = self._state()
         if seen == self._seen:
             return
         try:
-            self.approved()
+            if self.approved().sha256 != manifest.sha256:
+                raise NotApproved("another manifest was approved since this attempt began")
         except TriphenoError as fault:
             log.refuse(step[:80], self.site.name, fault.code)
             raise

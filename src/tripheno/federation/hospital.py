@@ -60,14 +60,14 @@ class HospitalFile:
     gatekeeper: Callable[
         [str, bytes], Gatekeeper
     ]  # run, coordinator's key → what lets messages pass
-    secret: bytes = b""  # its exponent in the study's tokens follows from it
+    secret: bytes  # its exponent in the study's tokens follows from it, and what it draws at home
+    refused: Callable[[str, str], None]  # step, code: a line of what no log of a run can hold
     snapshot: bytes = bytes(32)  # salted digest of its data
     labels: Callable[[], bool] = field(default=lambda: False)  # may names of codes leave
     thresholds: Mapping[str, int] = field(default_factory=dict)
     traits: np.ndarray | None = None  # of its patients, where the study counts groups of them
     finished: Callable[[str, Findings], None] = field(default=lambda _run, _found: None)
     over: Callable[[str], None] = field(default=lambda _run: None)  # the very last step was taken
-    refused: Callable[[str, str], None] = field(default=lambda _step, _code: None)
     say: Say = field(default=lambda _text: None)
     step: Callable[[str], None] = field(default=lambda _step: None)  # told of every step's name
     failed: Callable[[Exception], None] = field(default=lambda _fault: None)
@@ -83,16 +83,11 @@ class HospitalService:
 
     def respond(self, step: str, data: bytes) -> bytes:
         """One step: let the program go on, and give what it sends next."""
-        attempt, number = split_step(step)
-        if number == 0:
-            try:
-                self._begin(attempt, data)
-            except TriphenoError as fault:
-                self.file.refused(step, fault.code)
-                raise
-        current = self._attempt
-        if current is None or current.hello.attempt != attempt:
-            raise SessionLost("this hospital holds no keys of this attempt", where=self.file.name)
+        try:
+            current, number = self._asked(step, data)
+        except TriphenoError as fault:
+            self.file.refused(step, fault.code)
+            raise
         if number:
             current.take(number, data)
         asked = current.next()
@@ -100,6 +95,16 @@ class HospitalService:
             self._attempt = None  # whatever else comes finds nobody who waits for it
             self.file.over(current.hello.run)
         return asked.pack()
+
+    def _asked(self, step: str, data: bytes) -> tuple[_Attempt, int]:
+        """The attempt that a step belongs to, and its number there."""
+        attempt, number = split_step(step)
+        if number == 0:
+            self._begin(attempt, data)
+        current = self._attempt
+        if current is None or current.hello.attempt != attempt:
+            raise SessionLost("this hospital holds no keys of this attempt", where=self.file.name)
+        return current, number
 
     def _begin(self, attempt: int, data: bytes) -> None:
         file, hello = self.file, Hello.unpack(data)
@@ -129,6 +134,11 @@ def coordinator_key(protocol: StudyProtocol, hello: Hello) -> bytes:
         public = bytes.fromhex(hello.coordinator)
     except ValueError:
         raise BadMessage("the coordinator's key cannot be read", where="hello") from None
+    if not protocol.coordinator and not protocol.test:
+        raise UnknownMember(
+            "federation.toml names no coordinator's key: anybody could be it",
+            where="coordinator.fingerprint", fix="`tripheno init coordinator` shows it",
+        )  # fmt: skip
     if protocol.coordinator and fingerprint_of(public) != protocol.coordinator:
         raise UnknownMember("shows another key than agreed on", where="the coordinator")
     return public

@@ -1,8 +1,8 @@
 """What a hospital remembers of all its studies, apart from every audit log: it only grows.
 
 How often a study was run with its data, and with whom. Two studies on the same data whose members
-differ by one institution give two sums whose difference is that institution's: the second one is
-refused, unless the approvals of both say that it may be.
+differ by one institution, or by one of its hospitals, give two sums whose difference is theirs: the
+second one is refused, unless the approvals of both say that it may be.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tripheno.errors import NotApproved, RunFailed
 from tripheno.study.store import write_whole
@@ -23,7 +24,7 @@ class Entry:
 
     study: str  # the protocol's hash
     snapshot: str  # hash of the events
-    institutions: list[str]
+    members: dict[str, str]  # fingerprint of a hospital's key → whose it is
     other_rosters: bool  # its approval allows another roster on the same data
     runs: list[str] = field(default_factory=list)
 
@@ -35,8 +36,8 @@ class RunLedger:
         self.path = state / LEDGER
         try:
             saved = json.loads(self.path.read_bytes()) if self.path.is_file() else []
-            self.entries = [Entry(**one) for one in saved]
-        except (ValueError, TypeError):
+            self.entries = [Entry(**_with_members(one)) for one in saved]
+        except (ValueError, TypeError, AttributeError):
             raise RunFailed("the ledger of studies cannot be read", where=LEDGER) from None
 
     def knows(self, run: str) -> bool:
@@ -67,7 +68,22 @@ class RunLedger:
         write_whole(self.path, json.dumps([asdict(one) for one in self.entries]).encode())
 
 
+def _with_members(saved: dict[str, Any]) -> dict[str, Any]:
+    """An entry as it is kept today; before 2026-11-19 institutions alone were."""
+    names = saved.pop("institutions", [])
+    return {"members": {name: name for name in names}, **saved}
+
+
 def one_apart(a: Entry, b: Entry) -> bool:
-    """Whether one institution came, left, or was replaced."""
-    first, second = set(a.institutions), set(b.institutions)
-    return first != second and max(len(first - second), len(second - first)) == 1
+    """Whether hospitals of one institution came, left, or were replaced by those of another.
+
+    Institutions are compared too, for a hospital may have another key than in the first study.
+    """
+    gone, come = (
+        {one.members[key] for key in one.members.keys() - other.members.keys()}
+        for one, other in ((a, b), (b, a))
+    )
+    first, second = set(a.members.values()), set(b.members.values())
+    return 1 in {
+        max(len(gone), len(come)), max(len(first - second), len(second - first)),
+    }  # fmt: skip

@@ -22,6 +22,8 @@ LARGEST_TEXT = 1 << 22
 DONE, COUNTERSIGN = "done", "countersign"
 OPERATIONS = ("sum", "gather", "unite", "release", COUNTERSIGN, DONE)
 _RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_HEXADECIMAL = re.compile(r"[0-9a-f]{0,64}")
+_VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
 _STEP = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 
 
@@ -81,10 +83,16 @@ class Hello:
         if not _RUN.fullmatch(str(found.get("run"))):
             raise BadMessage("a run whose name cannot be a folder's", where="hello")
         try:
-            return cls(
+            made = cls(
                 str(found["run"]), int(found["attempt"]), str(found["protocol"]),
                 str(found["coordinator"]), str(found["version"]),
             )  # fmt: skip
+            plain = _VERSION.fullmatch(made.version) is not None and all(
+                _HEXADECIMAL.fullmatch(word) for word in (made.protocol, made.coordinator)
+            )
+            if not plain:  # people are shown it: not at any length, and nothing a terminal obeys
+                raise ValueError
+            return made
         except (KeyError, ValueError, TypeError, OverflowError):  # JSON knows infinity
             raise BadMessage("cannot be read", where="hello") from None
 

@@ -111,6 +111,8 @@ def check_approval(protocol: StudyProtocol, site: Site, today: date) -> Manifest
         raise Withdrawn("the approval was withdrawn", where=site.name, fix="approve again")
     approval, manifest = read_approval(site.approval), read_manifest(site.approval)
     found = file_fingerprint(events_file(site)) if events_file(site).is_file() else ""
+    now = site.thresholds(protocol)
+    thresholds = (now.min_cell_count, now.min_site_patients)
     faults = [
         text
         for text, differs in (
@@ -120,6 +122,8 @@ def check_approval(protocol: StudyProtocol, site: Site, today: date) -> Manifest
              approval.tripheno != __version__),
             ("it was given for another hospital", approval.hospital != site.name),
             ("the events have changed", manifest.events_sha256 != found),
+            ("site.toml has other thresholds",
+             (manifest.min_cell_count, manifest.min_site_patients) != thresholds),
             (f"it was good until {approval.expires}",
              today > date.fromisoformat(approval.expires)),
             (_unnamed(site), _stranger(approval, site)),
@@ -130,7 +134,6 @@ def check_approval(protocol: StudyProtocol, site: Site, today: date) -> Manifest
         raise NotApproved(
             "; ".join(faults), where=str(site.approval), fix="run `tripheno preview`, then approve"
         )
-    site.thresholds(protocol)
     return manifest
 
 

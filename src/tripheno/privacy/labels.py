@@ -8,6 +8,7 @@ works out itself; or nothing. This is no sum: it shows that the hospital has the
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,8 @@ from tripheno.tensor.factors import leading_positions
 from tripheno.vocabulary.axis import Axis
 
 LABEL_BYTES = 400  # a code and its label
+# half a character, which UTF-8 has no bytes for; what a terminal would obey
+_UNWRITABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]")
 
 LABELS = register(
     Declaration(
@@ -54,7 +57,10 @@ def own_labels(axes: Sequence[Axis], shown: Positions) -> bytes:
     named = {}
     for axis in axes:
         known = {place: code for place, code in axis.known.items() if place in shown[axis.mode]}
-        named[axis.mode] = {str(n): [code, axis.labels.get(code, "")] for n, code in known.items()}
+        named[axis.mode] = {
+            str(n): [_UNWRITABLE.sub(" ", name) for name in (code, axis.labels.get(code, ""))]
+            for n, code in known.items()
+        }
     return json.dumps(named, sort_keys=True, ensure_ascii=False).encode()
 
 
@@ -97,6 +103,10 @@ def united_labels(answers: Mapping[str, bytes], shown: Positions) -> Named:
         for (mode, place), (code, label) in found.items():
             if place not in shown.get(mode, ()) or len(code) + len(label) > LABEL_BYTES:
                 raise BadMessage("names of codes that no phenotype shows", where=hospital)
+            if _UNWRITABLE.search(code + label):
+                raise BadMessage(
+                    "names with characters that no file or screen takes", where=hospital
+                )
             before = named[mode].get(place, (code, label))
             if before[0] != code:
                 raise BadMessage("two hospitals name one position differently", where=hospital)

@@ -1,17 +1,21 @@
 """The data-protection summary of one hospital in one study, with the facts filled in.
 
 Markdown, for the file of a privacy officer or an ethics committee. It says what the manifest says,
-and no more than the protocol can keep.
+and no more than the protocol can keep. What has to be read stands on two screens; the table of
+every message follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tripheno.privacy.manifest import LEAVES, Manifest, holds
-from tripheno.protocol.agreed import StudyProtocol
+from tripheno.exchange.registry import How
+from tripheno.privacy.labels import LABELS
+from tripheno.privacy.manifest import LEAVES, Listed, Manifest, holds
+from tripheno.protocol.agreed import StudyProtocol, words_of
 
 SUMMARY = "data-protection-summary.md"
+CLEAR = "IN CLEAR"  # the registry says so of what everybody who gets it can read
 _ALIGNMENT = {
     "tokens": "as opaque tokens under secrets that only hospitals hold. The coordinator sees how "
     "many codes a hospital has and how many two hospitals share, not which",
@@ -23,7 +27,7 @@ _ALIGNMENT = {
 
 def summary_of(manifest: Manifest, protocol: StudyProtocol) -> str:
     """The whole page."""
-    parts = (_opening, _what_leaves, _thresholds, _not_protected, _checks)
+    parts = (_opening, _members, _what_leaves, _thresholds, _not_protected, _checks, _messages)
     return "\n".join(line for part in parts for line in part(manifest, protocol)) + "\n"
 
 
@@ -41,7 +45,6 @@ def _opening(manifest: Manifest, protocol: StudyProtocol) -> Iterator[str]:
     yield "|---|---|"
     yield f"| Study protocol | `{manifest.protocol_sha256}` |"
     yield f"| Manifest | `{manifest.sha256}` |"
-    yield f"| Hospitals | {_members(manifest, protocol)} |"
     yield f"| Data used here | {facts.patients:,} patients, {modes}, {facts.cells:,} cells |"
     yield f"| Counted by | {protocol.rule.window} |"
     solver = protocol.solver
@@ -50,16 +53,53 @@ def _opening(manifest: Manifest, protocol: StudyProtocol) -> Iterator[str]:
     yield ""
 
 
-def _members(manifest: Manifest, protocol: StudyProtocol) -> str:
+def _members(_manifest: Manifest, protocol: StudyProtocol) -> Iterator[str]:
+    yield "## Who takes part"
+    yield ""
     if not protocol.members:
-        return "not named yet"
+        yield "Not named yet."
+        yield ""
+        return
     if len(protocol.members) == 2:
-        return "2. EACH OF THE TWO SEES THE OTHER'S CONTRIBUTION (the sum less its own)"
-    return f"{manifest.members}: {', '.join(protocol.names)}"
+        yield "EACH OF THE TWO SEES THE OTHER'S CONTRIBUTION (the sum less its own)."
+        yield ""
+    yield "| | institution | fingerprint of its key |"
+    yield "|---|---|---|"
+    for one in protocol.members:
+        yield f"| {one.name} | {one.institution or one.name} | `{one.fingerprint}` |"
+    yield f"| the coordinator | | {f'`{protocol.coordinator}`' if protocol.coordinator else '-'} |"
+    yield ""
+    yield f"Study words, to be compared with another hospital's: **{words_of(protocol)}**"
+    yield ""
 
 
 def _what_leaves(manifest: Manifest, _protocol: StudyProtocol) -> Iterator[str]:
     yield "## What leaves this hospital"
+    yield ""
+    kinds: dict[How, list[Listed]] = {}
+    for message in manifest.messages:
+        kinds.setdefault(message.how, []).append(message)
+    for how, some in kinds.items():
+        named = ", ".join(f"`{one.name}`" for one in some)
+        clear = [
+            one
+            for one in some
+            if CLEAR in one.rows and (one.name != LABELS.name or manifest.labels)
+        ]
+        told = "".join(f". `{one.name}`: {one.rows}" for one in clear)
+        yield f"- {LEAVES[how].capitalize()}: {named}{told}."
+    yield ""
+    yield (
+        f"In all at most {manifest.most_bytes:,} bytes and {manifest.most_rounds:,} rounds, upper "
+        "limits: a run ends when it has converged. Every message is listed below."
+    )
+    yield ""
+    yield "What is never sent: " + "; ".join(manifest.never_sent) + "."
+    yield ""
+
+
+def _messages(manifest: Manifest, _protocol: StudyProtocol) -> Iterator[str]:
+    yield "## Every message"
     yield ""
     yield "| message | leaves | rows are | fields | bytes here | at most, a message | times |"
     yield "|---|---|---|---|---:|---:|---:|"
@@ -69,14 +109,6 @@ def _what_leaves(manifest: Manifest, _protocol: StudyProtocol) -> Iterator[str]:
             f"{holds(message.fields)} | {manifest.bytes_here(message):,} | "
             f"{message.most_bytes:,} | {manifest.times(message):,} |"
         )
-    yield ""
-    yield (
-        f"In all at most {manifest.most_bytes:,} bytes and {manifest.most_rounds:,} rounds. "
-        "Rounds are upper limits; a run ends when it has converged."
-    )
-    yield ""
-    yield "What is never sent: " + "; ".join(manifest.never_sent) + "."
-    yield ""
 
 
 def _thresholds(manifest: Manifest, protocol: StudyProtocol) -> Iterator[str]:
@@ -121,7 +153,10 @@ def _not_protected(manifest: Manifest, protocol: StudyProtocol) -> Iterator[str]
         "- A second run with other patients, codes or hospitals gives a second sum, and the "
         "difference of two sums speaks of what changed."
     )
-    yield "- A hospital that contributes false numbers is not detected; a changed sum is."
+    yield (
+        "- A hospital that contributes false numbers is not detected (a changed sum is). It can "
+        "keep a code that few people of the others have, and read them."
+    )
     yield (
         f"- Beside this page lie the very bytes of the first round ({len(manifest.round_one)} "
         "messages), with their content before the mask, in `local/`."
@@ -134,3 +169,4 @@ def _checks(_manifest: Manifest, _protocol: StudyProtocol) -> Iterator[str]:
     yield ""
     yield "`tripheno audit verify` checks the record of everything that left, `tripheno audit show`"
     yield "lists it, and `tripheno audit attack` attacks what others would have seen."
+    yield ""

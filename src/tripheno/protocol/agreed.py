@@ -58,6 +58,11 @@ class AgreedMember:
     fingerprint: str
     institution: str = ""  # members of one institution count as one; "" is its own
 
+    @property
+    def owner(self) -> str:
+        """Whose it is, as names of institutions are compared."""
+        return same_institution(self.institution or self.name)
+
 
 @dataclass(frozen=True)
 class CodeList:
@@ -148,7 +153,7 @@ class StudyProtocol:
     @property
     def institutions(self) -> frozenset[str]:
         """Whose hospitals take part; members of one institution count as one."""
-        return frozenset(same_institution(one.institution or one.name) for one in self.members)
+        return frozenset(one.owner for one in self.members)
 
     def roster(self, publics: Mapping[str, bytes], coordinator: bytes) -> Roster:
         """The members with the public keys they show, if those are the ones agreed on."""

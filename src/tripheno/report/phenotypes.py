@@ -167,7 +167,7 @@ class Evidence:
     stability: list[float] | None = None
     stability_resamples: list[float] | None = None
     grades: list[str] | None = None
-    effective_patients: list[float] | None = None
+    effective_patients: Sequence[float | None] | None = None
     named: list[bool] | None = None
     intervals: list[tuple[float, float]] | None = None  # of the share of patients
     code_intervals: Sequence[Interval] = ()  # of shares, per mode, codes × components
@@ -198,7 +198,7 @@ def weighed_in_words(weighed: Weighed, fewest: int = MIN_CELL) -> dict[str, Any]
     return {
         "stability_resamples": [one.resamples for one in weighed.grades] or None,
         "grades": [str(one.grade) for one in weighed.grades] or None,
-        "effective_patients": list(weighed.effective),
+        "effective_patients": [n if n >= fewest else None for n in weighed.effective],
         "named": [patients >= fewest for patients in weighed.effective],
         "intervals": None if share is None else [
             (float(low), float(high)) for low, high in zip(share.low, share.high, strict=True)

@@ -18,6 +18,7 @@ from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import CODES, declared, shaped
 from tripheno.privacy.vetoes import counted, kept, vetoes
+from tripheno.study.siblings import of_institutions
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.alignment import check_modes
 from tripheno.vocabulary.axis import Axis, union
@@ -135,7 +136,10 @@ def without_small_cells(
 def kept_positions(
     federation: Communicator, tensors: Mapping[str, CountTensor], fewest: int, step: str
 ) -> list[np.ndarray]:
-    """For every mode, which positions stay: enough people, and no hospital's objection."""
+    """For every mode, which positions stay: enough people, and nobody's objection.
+
+    A hospital objects to what it sees of all others, and what its institution's hospitals see.
+    """
     own = {
         name: [counted(people, fewest) for people in tensor.people_at_positions()]
         for name, tensor in tensors.items()
@@ -147,10 +151,14 @@ def kept_positions(
     objections = [np.zeros(len(people)) for people in totals]
     if fewest > 1 and federation.size > 1:
         asked = f"objections/{step}"
+        together = of_institutions(federation, own, f"institution/{step}")
 
         def objecting(name: str) -> Objections:
-            pairs = zip(totals, own[name], strict=True)
-            return Objections(tuple(vetoes(t, o, fewest, _noise).astype(float) for t, o in pairs))
+            found = []
+            for total, *seen in zip(totals, own[name], together[name], strict=True):
+                alone, all_of_it = (vetoes(total, one, fewest, _noise) for one in seen)
+                found.append(np.where(alone != 0, alone, all_of_it).astype(float))
+            return Objections(tuple(found))
 
         objections = list(federation.sum(asked, objecting).value.objections)
     return [kept(t, o, fewest) for t, o in zip(totals, objections, strict=True)]

@@ -48,6 +48,7 @@ def plan_of(
     machines: bool = False,
     blind: bool = True,
     subgroups: bool = False,
+    siblings: bool = False,
 ) -> MessagePlan:
     """Which messages a study with these settings has, and how often at most."""
     solver = solver.with_variant_rules()
@@ -70,7 +71,7 @@ def plan_of(
         len(names) * max(solver.most_inner_steps, 1) + 1 if penalised
         else int(solver.method == "trip"),  # whether it is at an end
         alignment, counts, labels, blind, machines, evidence,
-        subgroups, bool(solver.guides),
+        subgroups, siblings, bool(solver.guides),
     )  # fmt: skip
 
 
@@ -88,6 +89,7 @@ def plan_of_protocol(protocol: StudyProtocol, *, labels: bool) -> MessagePlan:
         fits=1 + 3 * other, resamples=asked.resamples * int(solver.method != "local"),
         ranks=tuple(dict.fromkeys((solver.n_components, *asked.ranks))),
         evidence=3 * other, labels=labels, machines=True, subgroups=asked.subgroups,
+        siblings=len(protocol.institutions) < len(protocol.members),
     )  # fmt: skip
 
 

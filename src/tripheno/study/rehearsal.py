@@ -120,7 +120,11 @@ def rehearse(
 
 def _shortened(protocol: StudyProtocol, hospitals: Mapping[str, Hospital]) -> StudyProtocol:
     """The same study under keys of its own, with one iteration of one start and no evidence."""
-    members = tuple(AgreedMember(name, one.identity.fingerprint) for name, one in hospitals.items())
+    whose = {one.name: one.institution for one in protocol.members}
+    members = tuple(
+        AgreedMember(name, one.identity.fingerprint, whose.get(name, ""))
+        for name, one in hospitals.items()
+    )
     solver = replace(protocol.solver, max_iter=1, starts=1)
     return replace(
         protocol, members=members, solver=solver, test=False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ from tripheno.study.evidence import Weighed
 from tripheno.study.set_aside import CARRIES, Aside, Lacks
 from tripheno.vocabulary.axis import Axis
 
-APART = 1e-9
+APART = 1e-9  # of phenotypes
+ROUGHLY = 1e-6  # of what is worked out from them: quantiles and cores lose digits
 WORDS_BYTES = 1 << 20  # history, notes
 
 
@@ -68,9 +69,15 @@ class Findings:
 
 
 def released(found: Findings) -> bytes:
-    """The findings as they leave: counts of fewer than ``fewest`` people are not told."""
+    """The findings as they leave: nothing that tells a count of fewer than ``fewest`` people.
+
+    Nor, of those counts, the complement, the interval around it, or what is left over: patients
+    with a phenotype less those whose phenotype is told.
+    """
     solution, weighed, fewest = found.solution, found.weighed, found.fewest
     bias = solution.bias or ()
+    carriers, without = _told(weighed, solution.patients, fewest)
+    effective = [n if n >= fewest else 0.0 for n in weighed.effective]  # one alone would be 1.0
     words = {
         "axes": [[axis.mode, axis.size] for axis in solution.axes],
         "objective": solution.objective,
@@ -83,11 +90,14 @@ def released(found: Findings) -> bytes:
         "nonzeros": solution.nonzeros,
         "null_loss": solution.null_loss,
         "costs": solution.costs._asdict(),
-        "carriers": [_told(count, fewest) for count in weighed.carriers],
+        "carriers": carriers,
         "fewest": fewest,
-        "without": _told(weighed.without, fewest),
-        "effective": list(weighed.effective),
-        "grades": [one._asdict() for one in weighed.grades],
+        "without": without,
+        "effective": effective,
+        "grades": [
+            one._replace(effective_patients=n)._asdict()
+            for one, n in zip(weighed.grades, effective, strict=False)
+        ],
         "groups": [asdict(one) for one in weighed.groups],
         "guided": list(solution.guided),
         "restart_match": list(solution.restart_match),
@@ -103,7 +113,9 @@ def released(found: Findings) -> bytes:
     for n, (low, high) in enumerate(weighed.intervals):
         arrays |= {f"low.{n}": np.ascontiguousarray(low), f"high.{n}": np.ascontiguousarray(high)}
     if weighed.prevalence is not None:
-        arrays["prevalence"] = np.stack(weighed.prevalence)
+        hidden = [count is None for count in carriers]
+        low, high = weighed.prevalence
+        arrays["prevalence"] = np.stack([np.where(hidden, 0.0, low), np.where(hidden, 1.0, high)])
     arrays["words"] = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
     return pack(arrays)
 
@@ -153,8 +165,18 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
     return Findings(solution, weighed, removed, seconds, {}, ranks, aside, fewest=fewest)
 
 
-def _told(count: int | None, fewest: int) -> int | None:
-    return count if count is not None and count >= fewest else None
+def _told(weighed: Weighed, patients: int, fewest: int) -> tuple[list[int | None], int | None]:
+    """Carriers of each phenotype and patients without one, where neither tells of a few people."""
+
+    def shown(count: int | None) -> int | None:
+        few = count is None or count < fewest or 0 < patients - count < fewest
+        return None if few else count
+
+    carriers, without = [shown(count) for count in weighed.carriers], shown(weighed.without)
+    some = sum(count or 0 for count in carriers)
+    if without is not None and None in carriers and patients - without > some:
+        return carriers, None  # who is left over has a phenotype that is not told
+    return carriers, without
 
 
 def _choice(saved: dict[str, Any]) -> RankChoice:
@@ -169,17 +191,18 @@ def _choice(saved: dict[str, Any]) -> RankChoice:
 
 
 def compared(results: Mapping[str, Findings]) -> Findings:
-    """One of the results, if they are one: in every count, and to a billionth in every factor.
+    """One of the results, if they are one: in every word and count, and in every number.
 
     It has the seconds of all hospitals.
     """
     (first, found), *others = sorted(results.items())
     for name, other in others:
-        pairs = zip(found.solution.factors, other.solution.factors, strict=True)
-        alike = all(a.shape == b.shape and np.allclose(a, b, rtol=APART, atol=APART)
-                    for a, b in pairs)  # fmt: skip
-        if not alike or _counts(found) != _counts(other):
-            raise DriftedApart(f"{first} and {name} released different phenotypes", where="result")
+        alike = _alike(_compared(found), _compared(other)) and all(
+            np.allclose(a, b, rtol=APART, atol=APART)
+            for a, b in zip(found.solution.factors, other.solution.factors, strict=True)
+        )
+        if not alike:
+            raise DriftedApart(f"{first} and {name} released different results", where="result")
     own = [one.solution.costs.seconds_all_hospitals for one in results.values()]
     costs = found.solution.costs._replace(
         seconds_slowest_hospital=max(own), seconds_all_hospitals=sum(own)
@@ -187,10 +210,31 @@ def compared(results: Mapping[str, Findings]) -> Findings:
     return replace(found, solution=replace(found.solution, costs=costs))
 
 
-def _counts(found: Findings) -> tuple[object, ...]:
-    """Whole numbers out of totals: the same at every hospital, whatever machine it has."""
-    solution, weighed = found.solution, found.weighed
+def _compared(found: Findings) -> tuple[object, ...]:
+    """All that was released but who it is, how long it took and the bytes of its messages."""
+    solution = {
+        field.name: getattr(found.solution, field.name)
+        for field in fields(found.solution)
+        if field.name not in {"settings", "costs", "history", "patient_factors", "own"}
+    }
+    history = [line._replace(seconds=0.0, bytes=0) for line in found.solution.history]
     return (
-        solution.axes, solution.patients, solution.nonzeros, weighed.carriers, weighed.without,
-        found.codes_removed, found.fewest,
+        solution, history, found.weighed, found.ranks, found.codes_removed, found.aside,
+        found.fewest,
     )  # fmt: skip
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """The same words and whole numbers; others to a millionth, for machines differ there."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray | float):
+        same = np.shape(a) == np.shape(b)
+        return same and bool(np.allclose(a, b, rtol=ROUGHLY, atol=ROUGHLY, equal_nan=True))
+    if is_dataclass(a):
+        return _alike(vars(a), vars(b))
+    if isinstance(a, dict):
+        return set(a) == set(b) and all(_alike(a[key], b[key]) for key in a)
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    return bool(a == b)

@@ -18,6 +18,8 @@ from tripheno.errors import (
     OtherProtocol,
     RunFailed,
     SessionLost,
+    SiteTooSmall,
+    UnknownMember,
     Withdrawn,
     WrongStep,
 )
@@ -31,9 +33,16 @@ from tripheno.privacy.approval import APPROVAL, approve, withdraw
 from tripheno.privacy.audit import AUDIT_HEAD, read_head, verify
 from tripheno.privacy.faults import FAULT, fault_bytes, fault_of
 from tripheno.privacy.manifest import MANIFEST
-from tripheno.privacy.own_data import own_tensor
-from tripheno.protocol.agreed import AgreedMember, Budgets, StudyProtocol, protocol_hash
+from tripheno.privacy.own_data import events_file, own_tensor
+from tripheno.protocol.agreed import (
+    AgreedMember,
+    Budgets,
+    EvidenceSettings,
+    StudyProtocol,
+    protocol_hash,
+)
 from tripheno.protocol.site import Site
+from tripheno.provenance import file_fingerprint
 from tripheno.records.events import CountingRule, events_from_columns, write_events
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.keys import ANNOUNCE
@@ -43,8 +52,9 @@ from tripheno.study.store import RunStore
 KEEPER, COORDINATOR, OFFICER, STRANGER = (Identity.from_bytes(bytes([n]) * 32) for n in range(1, 5))
 MEMBERS = tuple(AgreedMember(name, f"{n:064x}") for n, name in enumerate(("a", "b", "c")))
 PROTOCOL = StudyProtocol(
-    "a study", CountingRule(), SolverSettings(2), members=MEMBERS, budgets=Budgets(max_rounds=3)
-)
+    "a study", CountingRule(), SolverSettings(2), members=MEMBERS, budgets=Budgets(max_rounds=3),
+    coordinator=COORDINATOR.fingerprint,
+)  # fmt: skip
 CODES = {"medication": 4, "diagnosis": 4}
 RUN = "run-1"
 
@@ -80,7 +90,7 @@ def site(previewed, tmp_path):
 
 def opened(site, day=date.today):
     gatekeeper = ApprovedGatekeeper(PROTOCOL, site, KEEPER, day)
-    gatekeeper.begin(RUN, CODES, COORDINATOR.public)
+    gatekeeper.begin(RUN, CODES, COORDINATOR.public, file_fingerprint(events_file(site)))
     return gatekeeper
 
 
@@ -104,6 +114,18 @@ def test_a_line_and_the_cost_are_on_disk_before_a_message_leaves(site):
     path = run_folder(site, RUN) / SPENT
     assert json.loads(path.read_bytes()) == [1, 5]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_is_approved_in_mid_run_holds_from_the_very_next_message(site, previewed):
+    gatekeeper = opened(site)
+    write_text(site.approval / APPROVAL, approve(previewed[1], OFFICER, date.max))
+    send(gatekeeper)  # the same manifest, for longer
+    less = replace(previewed[1], most_rounds=2)
+    write_text(site.approval / MANIFEST, less.to_text())
+    write_text(site.approval / APPROVAL, approve(less, OFFICER, date.max))
+    with pytest.raises(NotApproved, match="another manifest"):
+        send(gatekeeper, 2)
+    assert lines_of(site)[-1]["reason"] == NotApproved.code
 
 
 @pytest.mark.parametrize("how", ["withdrawn", "removed", "changed", "expired"])
@@ -156,6 +178,40 @@ def test_a_manifest_of_other_messages_opens_no_gate(site, previewed):
         opened(site)
 
 
+def test_events_that_were_approved_after_this_process_read_others_open_no_gate(site):
+    gatekeeper = ApprovedGatekeeper(PROTOCOL, site, KEEPER)
+    with pytest.raises(NotApproved, match="other events were approved"):
+        gatekeeper.begin(RUN, CODES, COORDINATOR.public, "0" * 64)
+    assert not run_folder(site, RUN).exists()
+
+
+def test_a_hospital_has_twice_as_many_patients_as_there_are_resamples(site):
+    """With as many resamples as patients their totals show single patients' rows."""
+    assert own_tensor(replace(PROTOCOL, evidence=EvidenceSettings(15)), site).patients == 30
+    with pytest.raises(SiteTooSmall, match="fewer than 32"):
+        own_tensor(replace(PROTOCOL, evidence=EvidenceSettings(16)), site)
+
+
+def test_a_study_that_names_no_coordinator_takes_nobody_for_it(site, tmp_path):
+    open_to_all = replace(PROTOCOL, coordinator="")
+    hello = Hello(RUN, 1, protocol_hash(open_to_all), COORDINATOR.public.hex())
+    refusals = []
+    local = HospitalService(hospital(site, tmp_path, refusals, protocol=open_to_all))
+    with pytest.raises(UnknownMember, match="anybody could be it"):
+        local.respond("1:0", hello.pack())
+    assert refusals == [("1:0", UnknownMember.code)]
+
+
+@pytest.mark.parametrize("field", ["version", "protocol", "coordinator"])
+@pytest.mark.parametrize("wild", ["9" * 5_000, "\x1b[2J", "\ud800", "a\n"])
+def test_a_hello_shows_people_nothing_long_and_nothing_that_a_terminal_obeys(field, wild):
+    data = json.dumps({**vars(Hello(RUN, 1, "0" * 64)), field: wild}).encode()
+    with pytest.raises(BadMessage) as refused:
+        Hello.unpack(data)
+    assert len(str(refused.value)) < 100
+    assert wild not in str(refused.value)
+
+
 def countersign(gatekeeper, kept=None, *, last=False):
     """Both sides of a head."""
     offered = gatekeeper.offer_head(last=last)
@@ -197,7 +253,8 @@ def test_the_coordinator_refuses_a_log_that_shrank_or_forked(site, tmp_path):
         other.write({"kind": "message"})
     with pytest.raises(BrokenChain, match="two logs"):
         countersigned("a", other.offer_head(last=False), KEEPER.public, COORDINATOR, kept)
-    for offered in (b"", b"[]", b"{}", b"[" * 100_000):
+    half = json.loads(other.offer_head(last=False)) | {"hash": "\ud800" * 64}
+    for offered in (b"", b"[]", b"{}", b"[" * 100_000, json.dumps(half).encode()):
         with pytest.raises(BadMessage):
             countersigned("a", offered, KEEPER.public, COORDINATOR, kept)
 
@@ -238,12 +295,17 @@ def test_an_error_leaves_as_its_code_and_is_told_in_fixed_words():
         fault_of(b"TRIP-E999", "a")
 
 
-def test_what_comes_out_of_turn_twice_or_misshapen_is_a_line_with_its_code(site, tmp_path):
-    file = HospitalFile(
-        "a", own_tensor(PROTOCOL, site), PROTOCOL, KEEPER,
-        store=lambda run: RunStore(tmp_path / run), gatekeeper=lambda _run, _key: opened(site),
+def hospital(site, folder, refusals, protocol=PROTOCOL):
+    return HospitalFile(
+        "a", own_tensor(protocol, site), protocol, KEEPER,
+        store=lambda run: RunStore(folder / run), gatekeeper=lambda _run, _key: opened(site),
+        secret=bytes(range(32)), refused=lambda step, code: refusals.append((step, code)),
     )  # fmt: skip
-    local = HospitalService(file)
+
+
+def test_what_comes_out_of_turn_twice_or_misshapen_is_a_line_with_its_code(site, tmp_path):
+    refusals = []
+    local = HospitalService(hospital(site, tmp_path, refusals))
     hello = Hello(RUN, 1, protocol_hash(PROTOCOL), COORDINATOR.public.hex())
     first = local.respond("1:0", hello.pack())
     assert Asked.unpack(first, "a").step == "identity"
@@ -253,6 +315,9 @@ def test_what_comes_out_of_turn_twice_or_misshapen_is_a_line_with_its_code(site,
     assert lines_of(site)[-1]["reason"] == WrongStep.code
     with pytest.raises(SessionLost):
         local.respond("2:1", b"")  # of another attempt
+    with pytest.raises(BadMessage):
+        local.respond("../../etc", b"")  # no step at all
+    assert refusals[-2:] == [("2:1", SessionLost.code), ("../../etc", BadMessage.code)]
     with pytest.raises(OtherProtocol):
         local.respond("2:0", replace(hello, attempt=2, protocol="0" * 64).pack())  # another study
     with pytest.raises(BadMessage) as refused:

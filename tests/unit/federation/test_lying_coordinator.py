@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -243,14 +244,15 @@ def test_the_log_names_who_approved_and_the_study_leaves_its_entry(run):
     text = (hospitals.site(NAMES[0]).state / "runs" / RUN / "audit.jsonl").read_text()
     assert '"approver":"the officer"' in text
     (entry,) = RunLedger(hospitals.site(NAMES[0]).state).entries
-    assert (entry.runs, entry.institutions) == ([RUN], sorted(NAMES))
+    agreed = hospitals.protocol.members
+    assert (entry.runs, entry.members) == ([RUN], {one.fingerprint: one.name for one in agreed})
 
 
 # ── what a hospital remembers of its studies ──────────────────────────────────────────────────
 
 
 def entry(*institutions, study="a", allowed=False, snapshot="s"):
-    return Entry(study, snapshot, sorted(institutions), allowed)
+    return Entry(study, snapshot, {one: one.rstrip("0123456789") for one in institutions}, allowed)
 
 
 def test_the_same_data_with_one_institution_changed_needs_both_approvals(tmp_path):
@@ -264,6 +266,24 @@ def test_the_same_data_with_one_institution_changed_needs_both_approvals(tmp_pat
     other = tmp_path / "other"
     RunLedger(other).enter(entry("a", "b", "c", allowed=True), "run-1", 9)
     RunLedger(other).enter(entry("a", "b", study="b", allowed=True), "run-2", 9)
+
+
+def test_one_hospital_of_an_institution_that_stays_is_a_difference_too(tmp_path):
+    """Else the difference of the two studies' sums would be that hospital's contribution."""
+    RunLedger(tmp_path).enter(entry("a", "b", "c1", "c2"), "run-1", 9)
+    for others in (("a", "b", "c1"), ("a", "b", "c1", "c2", "c3"), ("a", "b", "c1", "c3")):
+        with pytest.raises(NotApproved, match="one institution"):
+            RunLedger(tmp_path).enter(entry(*others, study="b"), "run-2", 9)
+    RunLedger(tmp_path).enter(entry("a1", "b1", "c3", study="c"), "run-3", 9)  # keys are new ones
+
+
+def test_a_ledger_that_knows_institutions_alone_still_refuses(tmp_path):
+    before = {"study": "a", "snapshot": "s", "institutions": ["a", "b", "c"],
+              "other_rosters": False, "runs": ["run-1"]}  # fmt: skip
+    (tmp_path / "ledger.json").write_text(json.dumps([before]), encoding="utf-8")
+    with pytest.raises(NotApproved, match="one institution"):
+        RunLedger(tmp_path).enter(entry("a1", "b1", "c1", "d1", study="b"), "run-2", 9)
+    RunLedger(tmp_path).enter(entry("a1", "b1", "c1", study="b"), "run-2", 9)
 
 
 def test_the_number_of_runs_is_spent_and_only_grows(tmp_path):

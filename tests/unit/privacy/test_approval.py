@@ -119,7 +119,9 @@ def test_the_summary_has_the_facts_and_none_of_the_words_we_may_not_print(home):
     tripheno(home, "preview", "--labels")
     manifest = read_manifest(home / "approved")
     page = (home / "approved" / SUMMARY).read_text(encoding="utf-8")
-    for fact in (manifest.sha256, manifest.protocol_sha256, "northfield, harbour, lakeside",
+    protocol = read_protocol(home / "federation.toml")
+    for fact in (manifest.sha256, manifest.protocol_sha256, words_of(protocol),
+                 *(f"| {one.name} | `{one.fingerprint}` |" for one in protocol.members),
                  f"{manifest.facts.patients:,} patients", "7 medication codes", "fewer than 11",
                  "releases the names"):  # fmt: skip
         assert fact in page
@@ -149,6 +151,9 @@ def test_anything_that_differs_is_refused_and_all_of_it_is_named(approved, monke
         check_approval(protocol, replace(site, name="harbour"), now())
     with pytest.raises(NotApproved, match="events have changed"):
         check_approval(protocol, replace(site, events=site.events / "none"), now())
+    for lower in ({"min_site_patients": 19}, {"min_cell_count": 12}, {"min_site_patients": None}):
+        with pytest.raises(NotApproved, match="other thresholds"):
+            check_approval(protocol, replace(site, **lower), now())
     monkeypatch.setattr("tripheno.privacy.approval.__version__", "9.9.9")
     with pytest.raises(NotApproved, match=r"tripheno is 9\.9\.9"):
         check_approval(protocol, site, now())

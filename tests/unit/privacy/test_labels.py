@@ -16,7 +16,7 @@ from tripheno.exchange.communicator import (
     in_clear,
 )
 from tripheno.exchange.keys import SIGNATURE_BYTES
-from tripheno.privacy.labels import share_labels, shown_positions, united_labels
+from tripheno.privacy.labels import own_labels, share_labels, shown_positions, united_labels
 from tripheno.vocabulary.axis import Axis
 
 SHOWN = {"d": [0, 2, 5]}
@@ -90,6 +90,20 @@ def test_the_positions_are_those_of_the_leading_codes_of_the_phenotypes_asked_fo
 def test_names_that_no_phenotype_shows_are_refused(answer):
     with pytest.raises(BadMessage):
         united_labels({"a": answer}, SHOWN)
+
+
+@pytest.mark.parametrize("wild", ["\\ud800", "\\u001b[2J", "\\u0000", "\\u009b1m"])
+def test_names_that_no_file_takes_or_that_a_terminal_would_obey_are_refused(wild):
+    """One hospital's half of a character would be everybody's run that cannot be written."""
+    for name in (f'["x{wild}", ""]', f'["x", "{wild}y"]'):
+        with pytest.raises(BadMessage, match="characters"):
+            united_labels({"a": f'{{"d": {{"0": {name}}}}}'.encode()}, SHOWN)
+
+
+def test_an_honest_name_with_such_a_character_leaves_without_it():
+    axis = Axis("d", 3, ("I10", "E11", "E12"), {"I10": "High\x1b[2J \u00fc\tpressure"})
+    named = united_labels({"a": own_labels([axis], {"d": [0]})}, {"d": [0]})
+    assert named == {"d": {0: ("I10", "High [2J \u00fc\tpressure")}}
 
 
 def test_two_names_for_one_position_are_refused():

@@ -133,6 +133,7 @@ def test_all_faults_are_told_at_once_each_with_its_line(federation):
         ('method = "exact"', 'method = "trip"', "accept_division_leak"),
         ('mode = "tokens"', 'mode = "polynomial"', "`tripheno simulate` only"),
         ("# resamples = 10 ", "ranks = [2, 0] #", "evidence.ranks must be"),
+        ("# resamples = 10 ", "resamples = 11 #", "fewer than thresholds.min_cell_count"),
         ('name = "b"', 'name = "b"\ninstitution = "a"', "three are needed"),
         ('mode = "tokens"', 'mode = "vocabulary"', "alignment.lists.medication is missing"),
         ('["medication", "diagnosis"]', '["medication"]', "two or more different names"),

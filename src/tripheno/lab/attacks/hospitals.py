@@ -30,9 +30,10 @@ from tripheno.lab.attacks.finding import SHIPPED, Finding
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.privacy.approval import APPROVAL, approve
 from tripheno.privacy.manifest import MANIFEST
-from tripheno.privacy.own_data import own_tensor
+from tripheno.privacy.own_data import events_file, own_tensor
 from tripheno.protocol.agreed import AgreedMember, EvidenceSettings, StudyProtocol, Thresholds
 from tripheno.protocol.site import Site
+from tripheno.provenance import file_fingerprint
 from tripheno.records.events import CountingRule, write_events
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.preview import preview
@@ -76,11 +77,12 @@ class Hospitals:
         """A hospital takes part, as `tripheno join` has it."""
         site = self.site(name)
         identity = identity_of(name)
-        tensor = own_tensor(self.protocol, site)
+        tensor, events = own_tensor(self.protocol, site), file_fingerprint(events_file(site))
 
         def gatekeeper(run: str, coordinator: bytes) -> ApprovedGatekeeper:
             made = ApprovedGatekeeper(self.protocol, site, identity)
-            made.begin(run, {axis.mode: axis.size for axis in tensor.axes}, coordinator)
+            sizes = {axis.mode: axis.size for axis in tensor.axes}
+            made.begin(run, sizes, coordinator, events)
             return made
 
         self.local_hospitals[name] = HospitalService(
