@@ -16,6 +16,8 @@ import pytest
 
 from kit.certificates import let_run_out
 from kit.fault_stage import (
+    EARLY,
+    EVIDENCE,
     WORKER,
     Stage,
     federation_for_faults,
@@ -45,9 +47,9 @@ def stage(federation, tmp_path):
 
 def test_a_killed_worker_and_a_killed_hospital_cost_no_factor(stage, tmp_path):
     federation = stage.federation
-    stage.wait_for(8)
+    stage.wait_for(EARLY)
     kill(stage.part(stage.hospitals["harbour"], WORKER))
-    stage.wait_for_new_keys()
+    stage.wait_for(EVIDENCE)  # it has noticed, and gone on
     lost = stage.hospitals["lakeside"]
     started_by_it = stage.family(lost)[1:]
     assert len(started_by_it) >= 2  # the agent and a worker
