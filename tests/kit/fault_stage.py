@@ -24,7 +24,7 @@ from tripheno.solver.tournament import FINAL
 ITERATIONS = 120
 MODEL = {"rank": "4", "max_iter": str(ITERATIONS), "seed": "3", "tol": "1e-15"}
 WORKER, AGENT, SERVER = "worker_process", "client_train", "server_train"
-SECONDS_TO_FINISH = 300.0
+SECONDS_TO_FINISH = 600.0
 HOLDER = "harbour"  # it stops before a step, and so does the study
 AXES, EARLY, LATER, FIT = "people/", "starts/7/", "starts/11/", "starts/31/"
 EVIDENCE, RELEASE = "resamples/4/", ("end", "result", "labels", "audit-head/last")
@@ -34,7 +34,7 @@ def federation_for_faults(
     folder: Path, before: Mapping[str, Sequence[str]] | None = None, **more: Any
 ) -> FederationOnDisk:
     """A small study that keeps its state often and waits long enough for whoever was lost."""
-    operation = {"round_seconds": 150, "checkpoint_every": 5}
+    operation = {"round_seconds": 300, "checkpoint_every": 5}
     tables = "[evidence]\nresamples = 3\n[budgets]\nmax_runs = 1000\n"  # a run for every fault
     words = dict(before or {})
     held = f"PYTHONPATH={Path(__file__).parent / 'held'}", f"HOLD={folder}"

@@ -258,7 +258,7 @@ def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
 def test_a_hospital_that_stays_away_ends_the_run_in_its_time(federation, tmp_path):
     text = (federation.coordinator / "federation.toml").read_text()
     (federation.coordinator / "federation.toml").write_text(
-        text.replace("round_seconds = 150", "round_seconds = 40")
+        text.replace("round_seconds = 300", "round_seconds = 40")
     )
     with ExitStack() as stack:
         stage = Stage(federation, tmp_path / "run", stack)
