@@ -35,7 +35,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
         called = {
             f"{code.co_filename.split(SOURCE)[1]}:{code.co_firstlineno}"
             for code in seen

@@ -20,6 +20,7 @@ from types import FrameType
 
 from kit.engine_federation import EngineFederation
 from kit.federation_processes import FederationOnDisk
+from tripheno.cli.live import LiveHospital
 from tripheno.cli.study_files import _hospital_file, _member_settings
 from tripheno.federation.channel import EngineChannel
 from tripheno.federation.coordinator import CarriedStudy, coordinate
@@ -72,7 +73,7 @@ class Trace:
             yield
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)
 
 
 def traced(folder: Path) -> Trace:
@@ -94,7 +95,8 @@ def traced(folder: Path) -> Trace:
                 file = made.site(name) / "site.toml"
                 protocol, site = _member_settings(file, made.site(name) / "federation.toml")
                 journal = Journal(site.state)
-                local = HospitalService(_hospital_file(protocol, site, file, journal, None))
+                told = journal, LiveHospital(journal, site.state)
+                local = HospitalService(_hospital_file(protocol, site, file, told, None))
                 counter.respond_with(local.respond)
             key = read_identity(made.coordinator / "keys" / "coordinator.key")
             study = CarriedStudy(protocol, "run-1", RunStore(folder / "attempts"), key)

@@ -76,7 +76,7 @@ class EngineFederation:
 
     @contextmanager
     def line(
-        self, round_seconds: float = 60.0, notice: Notice | None = None
+        self, round_seconds: float = 300.0, notice: Notice | None = None
     ) -> Iterator[tuple[EngineLine, dict[str, RelayServer]]]:
         """The coordinator's line, and every hospital's counter, whose responders are to be set."""
         engine_settings = EngineSettings(

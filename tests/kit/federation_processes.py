@@ -68,7 +68,7 @@ class FederationOnDisk:
 
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)  # lines of [model], by key
-    operation: Mapping[str, int] = field(default_factory=lambda: {"round_seconds": 120})
+    operation: Mapping[str, int] = field(default_factory=lambda: {"round_seconds": 300})
     names: tuple[str, ...] = ("northfield", "harbour", "lakeside")
     patients: tuple[int, ...] = PATIENTS
     method: str = "exact"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tripheno.cli.console import Progress
 from tripheno.errors import RunFailed, TriphenoError, Withdrawn
 from tripheno.files import write_text
-from tripheno.solver.resamples import RESAMPLED
 from tripheno.solver.tournament import FINAL
+from tripheno.study.evidence import RESAMPLED
 
 if TYPE_CHECKING:
     from tripheno.federation.journal import Journal

@@ -1,19 +1,49 @@
 """How many patients have a phenotype, and which of those numbers may be shown.
 
-Who has one is said in ``solver/diagnostics.py``, for hospitals count at home.
+Who has one is said in ``evaluation/membership.py``, for hospitals count at home. Codes that too few
+people have never enter: that is a sum over all hospitals (``study/axes.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from tripheno.privacy.small_cells import shown_counts
 from tripheno.protocol.agreed import Thresholds
 
 MIN_CELL = Thresholds.min_cell_count  # counts of people below it are not shown
+
+
+class Shown(NamedTuple):
+    """Counts as they may be shown: ``None`` stands for a hidden one."""
+
+    parts: tuple[int | None, ...]
+    total: int | None
+
+
+def shown_counts(counts: Sequence[int], fewest: int) -> Shown:
+    """Counts per hospital with their total, from which no hidden part can be worked out.
+
+    Parts from 1 to ``fewest`` − 1 are hidden. So that the total does not give them away, the next
+    smallest parts are hidden too, until at least two are and what is left over is ambiguous by
+    ``fewest``; where there is nothing more to hide, the total goes as well.
+    """
+    hidden = {n for n, count in enumerate(counts) if 0 < count < fewest}
+    if not hidden:
+        return Shown(tuple(counts), sum(counts))
+    others = sorted((n for n in range(len(counts)) if counts[n] >= fewest), key=lambda n: counts[n])
+
+    def safe() -> bool:
+        slack = sum(counts[n] for n in hidden) - len(hidden)
+        return len(hidden) > 1 and slack >= fewest - 1
+
+    while not safe() and others:
+        hidden.add(others.pop(0))
+    parts = tuple(None if n in hidden else count for n, count in enumerate(counts))
+    return Shown(parts, sum(counts) if safe() else None)
 
 
 @dataclass(frozen=True)
@@ -42,7 +72,7 @@ def shown_prevalence(
 
     A hospital's count is withheld when 1 to ``min_cell`` − 1 people have the phenotype, or do not
     have it. Further counts, and the total where need be, are withheld until no hidden one follows
-    from what is shown (``privacy/small_cells.py``), neither of those who have it nor of the others.
+    from what is shown, neither of those who have it nor of the others.
     """
     names = list(counts)
     having = shown_counts([int(counts[name]) for name in names], min_cell)

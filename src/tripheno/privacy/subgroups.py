@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tripheno.privacy.prevalence import tells
-from tripheno.privacy.small_cells import shown_counts
+from tripheno.privacy.prevalence import shown_counts, tells
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class Distinctness(Penalty):
 
 
 def _largest(columns: np.ndarray) -> float:
-    return float(np.linalg.eigvalsh(columns.T @ columns)[-1])
+    return float(np.linalg.eigvalsh(columns.T @ columns).max(initial=0.0))
 
 
 def solve_sylvester(

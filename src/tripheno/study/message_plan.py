@@ -14,10 +14,10 @@ from tripheno.exchange.registry import MessagePlan
 from tripheno.exchange.roster import FEWEST
 from tripheno.privacy.gate import Gate, GateLog
 from tripheno.protocol.agreed import StudyProtocol
-from tripheno.solver.resamples import RESAMPLED
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.tournament import stacks
 from tripheno.study.axes import MOST_COUNTS
+from tripheno.study.evidence import RESAMPLED
 from tripheno.study.makers import Gatekeepers
 
 NO_LIMIT = 2**62

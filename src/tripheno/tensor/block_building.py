@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from tripheno.tensor import block_building_kernels as kernels
-from tripheno.tensor import window_block_kernels as window_kernels
 from tripheno.tensor.blocks import Body, PatientBlocks
 from tripheno.tensor.cells import Cells
 from tripheno.tensor.threads import in_chunks, patient_chunks
@@ -73,9 +72,7 @@ def blocks_of_windows(
     seen = np.zeros((patients, 8), dtype=np.int64)
     chunks = patient_chunks(windows[patient_windows])
     rule = (events, windows, patient_windows, sizes[0], np.array(sizes, dtype=np.int64), top)
-    small = in_chunks(
-        chunks, lambda first, last: window_kernels.measure_windows(*rule, first, last, seen)
-    )
+    small = in_chunks(chunks, lambda first, last: kernels.measure_windows(*rule, first, last, seen))
     rows, columns, shared, row_events, column_events, cells, above, largest = seen.T
     if not all(small) or max(rows.max(), columns.max()) > LONGEST_LIST:
         return None
@@ -104,9 +101,7 @@ def blocks_of_windows(
     )
     in_chunks(
         chunks,
-        lambda first, last: window_kernels.fill_from_windows(
-            body, *rule, event_starts, first, last
-        ),
+        lambda first, last: kernels.fill_from_windows(body, *rule, event_starts, first, last),
     )
     return logged(PatientBlocks(body, starts_of(cells), sizes))
 

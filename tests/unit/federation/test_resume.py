@@ -56,7 +56,8 @@ def at(around, step, then, name=None):
 
 
 STEPS = ["announce", "people/0", "fit/2/0/0", "fit/5/1/0", "fit/7/0/0", "measures",
-         "carriers", "resamples/4/1/0", "result"]  # fmt: skip
+         "carriers", "resamples/4/1/0", "end", "result", "labels",
+         "audit-head/last"]  # fmt: skip
 
 
 @pytest.mark.parametrize("when", STEPS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kit.planted import planted
 from tripheno.errors import NothingLeft, SettingsError
 from tripheno.exchange.communicator import in_clear
-from tripheno.privacy.small_cells import shown_counts
+from tripheno.privacy.prevalence import shown_counts
 from tripheno.study.axes import without_small_cells
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor, pooled

@@ -21,9 +21,9 @@ from tripheno.solver.local import average_matched, solve_local
 from tripheno.solver.loss import Loss
 from tripheno.solver.losses import loss_of
 from tripheno.solver.penalties import FactorPenalty
-from tripheno.solver.resamples import resampled
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
+from tripheno.study.evidence import resampled
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
 

@@ -165,3 +165,21 @@ def test_a_term_of_ones_own_needs_no_more_than_value_gradient_and_stiffness():
     linear = 2.0 * unit + own.given_back(unit)
     after = unit_columns(own.minimise_whole(2.0 * np.eye(2), linear, unit))[0]
     assert own.value(after) < own.value(unit)
+
+
+@pytest.mark.filterwarnings("ignore::tripheno.errors.NotConverged")
+@pytest.mark.parametrize("constraint", ["nonnegative", "sparse"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_one_phenotype_has_none_to_be_distinct_from(constraint, bias):
+    from kit.planted import planted
+    from tripheno.solver.fit import fit
+    from tripheno.solver.settings import SolverSettings
+
+    def factors(weight):
+        settings = SolverSettings(
+            1, constraint=constraint, bias=bias, relative_distinctness=weight, max_iter=4, starts=1
+        )
+        return fit(planted(0).hospitals, settings).factors
+
+    for kept_apart, plain in zip(factors(0.2), factors(0.0), strict=True):
+        assert np.allclose(kept_apart, plain, atol=1e-9)

@@ -10,7 +10,7 @@ from numba import njit
 from tripheno import compiled
 from tripheno.errors import BadShape, SettingsError
 from tripheno.tensor import block_kernels, blocks
-from tripheno.tensor.block_building_kernels import copy_runs, forget, own_codes
+from tripheno.tensor.block_building_kernels import copy_runs, forget, measure_windows, own_codes
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.counting_kernels import (
     add_equal_cells,
@@ -27,7 +27,6 @@ from tripheno.tensor.shard_messages import packed, unpacked
 from tripheno.tensor.strips import add_strip, load_strip, multiply_add, store_strip
 from tripheno.tensor.vectors import BYTES, fma, lane_sum, load, spread
 from tripheno.tensor.weights import joined_weights
-from tripheno.tensor.window_block_kernels import measure_windows
 
 RNG = np.random.default_rng(0)
 

@@ -11,13 +11,19 @@ import pytest
 
 from kit.fault_stage import (
     AGENT,
+    AXES,
+    EARLY,
+    EVIDENCE,
+    FIT,
+    LATER,
+    RELEASE,
     SERVER,
     WORKER,
     Stage,
     federation_for_faults,
     undisturbed_factors,
 )
-from kit.federation_processes import command, kill, wait_until
+from kit.federation_processes import command, kill
 from kit.link import linked
 from kit.networks import HOST, two_networks
 from kit.requirements import require, tool
@@ -43,30 +49,24 @@ def stage(federation, tmp_path):
 
 @pytest.fixture
 def costs(record_property):
-    """Seconds from a fault to the next iteration and to the end, for the table of a report."""
+    """Seconds from a fault until the study is further than it was, for the table of a report."""
 
     @contextmanager
-    def measured(stage):
-        began, at = time.monotonic(), stage.iteration()
+    def measured(stage, at):
+        began = time.monotonic()
         yield
-        # a short study may end before anybody sees another iteration
-        wait_until(
-            "the next iteration",
-            lambda: stage.iteration() > at + 1 or stage.running.poll() is not None,
-            200,
-        )
-        seconds = time.monotonic() - began
-        record_property("seconds to go on", round(seconds, 1))
+        stage.wait_for_more(at + 1)
+        record_property("seconds to go on", round(time.monotonic() - began, 1))
 
     return measured
 
 
-@pytest.mark.parametrize("phase", ["axes", "tournament", "fit", "evidence", "release"])
+@pytest.mark.parametrize("step", [AXES, LATER, FIT, EVIDENCE, *RELEASE])
 @pytest.mark.parametrize("who", ["a hospital", "its engine", "the server", "the run"])
 def test_a_process_killed_in_any_phase_costs_no_factor(
-    stage, undisturbed, record_property, phase, who
+    stage, undisturbed, record_property, step, who
 ):
-    stage.wait_for_phase(phase)
+    stage.wait_for(step)
     began = time.monotonic()
     if who == "a hospital":
         kill(stage.hospitals["lakeside"])
@@ -87,8 +87,8 @@ def test_a_process_killed_in_any_phase_costs_no_factor(
 
 
 def test_a_flipped_byte_in_a_checkpoint_is_seen_and_costs_no_factor(stage, undisturbed, costs):
-    stage.wait_for_phase("fit")
-    with costs(stage):
+    at = stage.wait_for(FIT)
+    with costs(stage, at):
         kill(stage.hospitals["lakeside"])
         stage.hospitals["lakeside"].wait()
         kept = stage.federation.site("lakeside") / "state" / "runs"
@@ -102,15 +102,15 @@ def test_a_flipped_byte_in_a_checkpoint_is_seen_and_costs_no_factor(stage, undis
 
 @pytest.mark.parametrize("word", [WORKER, AGENT])
 def test_a_killed_process_of_a_hospitals_engine_costs_no_factor(stage, undisturbed, costs, word):
-    stage.wait_for(8)
-    with costs(stage):
+    at = stage.wait_for(EARLY)
+    with costs(stage, at):
         kill(stage.part(stage.hospitals["northfield"], word))
     assert stage.finish() == undisturbed
 
 
 def test_a_killed_hospital_that_is_started_again_costs_no_factor(stage, undisturbed, costs):
-    stage.wait_for(12)
-    with costs(stage):
+    at = stage.wait_for(LATER)
+    with costs(stage, at):
         kill(stage.hospitals["lakeside"])
         stage.hospitals["lakeside"].wait()
         stage.enter(stage.federation.join("lakeside"))
@@ -118,15 +118,15 @@ def test_a_killed_hospital_that_is_started_again_costs_no_factor(stage, undistur
 
 
 def test_a_killed_server_is_started_again_and_costs_no_factor(stage, undisturbed, costs):
-    stage.wait_for(8)
-    with costs(stage):
+    at = stage.wait_for(EARLY)
+    with costs(stage, at):
         kill(stage.part(stage.server, SERVER))
     assert stage.finish() == undisturbed
 
 
 def test_a_killed_run_goes_on_when_it_is_started_again(stage, undisturbed, costs):
-    stage.wait_for(12)
-    with costs(stage):
+    at = stage.wait_for(LATER)
+    with costs(stage, at):
         kill(stage.running)
         stage.running.wait()
         stage.run()
@@ -134,8 +134,8 @@ def test_a_killed_run_goes_on_when_it_is_started_again(stage, undisturbed, costs
 
 
 def test_an_interrupted_run_is_paused_within_seconds_and_goes_on(stage, undisturbed, costs):
-    stage.wait_for(12)
-    with costs(stage):
+    at = stage.wait_for(LATER)
+    with costs(stage, at):
         stage.running.send_signal(signal.SIGINT)
         assert stage.running.wait(timeout=60) == 130
         found = command("status", "--folder", stage.federation.coordinator)
@@ -145,12 +145,12 @@ def test_an_interrupted_run_is_paused_within_seconds_and_goes_on(stage, undistur
 
 
 def test_a_hospital_that_stands_still_for_twenty_seconds_is_waited_for(stage, undisturbed, costs):
-    stage.wait_for(8)
-    with costs(stage):
+    at = stage.wait_for(EARLY)
+    with costs(stage, at):
         stopped = stage.family(stage.hospitals["harbour"])
         for process in stopped:
             process.suspend()
-        at = stage.iteration()
+        stage.go_on()
         time.sleep(20)
         assert stage.iteration() <= at + 1
         awaited = command("status", "--folder", stage.federation.coordinator)
@@ -167,10 +167,10 @@ def test_a_link_that_is_cut_and_mended_costs_no_factor(
     with ExitStack() as stack:
         link = stack.enter_context(linked(federation.site("lakeside")))
         stage = Stage(federation, tmp_path / "run", stack)
-        stage.wait_for(8)
-        with costs(stage):
+        at = stage.wait_for(EARLY)
+        with costs(stage, at):
             getattr(link, fault)()
-            at = stage.iteration()
+            stage.go_on()
             time.sleep(20)
             assert stage.iteration() <= at + 1
             link.mend()
@@ -184,10 +184,10 @@ def test_a_cable_pulled_out_and_plugged_in_again_costs_no_factor(undisturbed, co
         before["lakeside"] = cable.words(cable.there)
         federation = federation_for_faults(tmp_path / "faults", host=HOST, before=before)
         stage = Stage(federation, tmp_path / "run", stack)
-        stage.wait_for(8)
-        with costs(stage):
+        at = stage.wait_for(EARLY)
+        with costs(stage, at):
             cable.silence()
-            at = stage.iteration()
+            stage.go_on()
             time.sleep(20)
             assert stage.iteration() <= at + 1
             cable.mend()
@@ -198,8 +198,8 @@ def test_a_cable_pulled_out_and_plugged_in_again_costs_no_factor(undisturbed, co
 
 
 def test_everything_killed_at_once_goes_on_from_disk(stage, undisturbed, costs):
-    stage.wait_for(12)
-    with costs(stage):
+    at = stage.wait_for(LATER)
+    with costs(stage, at):
         everyone = [stage.running, stage.server, *stage.hospitals.values()]
         engine = [one for process in everyone for one in stage.family(process)[1:]]
         for process in everyone:
@@ -238,9 +238,10 @@ def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
     place = {"hospital": federation.site("harbour"), "coordinator": federation.coordinator}[whose]
     with small_disk(place / "state" / "runs") as fill, ExitStack() as stack:
         stage = Stage(federation, tmp_path / "run", stack)
-        stage.wait_for(8)
-        with costs(stage):
+        at = stage.wait_for(EARLY)
+        with costs(stage, at):
             filler = fill()
+            stage.go_on()
             if whose == "coordinator":  # a run under way needs no room there, a new attempt does
                 kill(stage.running)
                 stage.running.wait()
@@ -257,12 +258,13 @@ def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
 def test_a_hospital_that_stays_away_ends_the_run_in_its_time(federation, tmp_path):
     text = (federation.coordinator / "federation.toml").read_text()
     (federation.coordinator / "federation.toml").write_text(
-        text.replace("round_seconds = 150", "round_seconds = 40")
+        text.replace("round_seconds = 300", "round_seconds = 40")
     )
     with ExitStack() as stack:
         stage = Stage(federation, tmp_path / "run", stack)
-        stage.wait_for_phase("axes")  # early: the whole study takes seconds
+        stage.wait_for(AXES)
         kill(stage.hospitals["lakeside"])
+        stage.go_on()
         assert stage.running.wait(timeout=120) == 6
         assert "TRIP-E600" in federation.said("run")
     (federation.coordinator / "federation.toml").write_text(text)

@@ -8,6 +8,7 @@ import pytest
 
 from kit.certificates import let_run_out
 from kit.fault_stage import (
+    EARLY,
     SERVER,
     Stage,
     federation_for_faults,
@@ -35,7 +36,7 @@ def undisturbed(federation, tmp_path_factory):
 def stage(federation, tmp_path):
     with ExitStack() as stack:
         made = Stage(federation, tmp_path / "run", stack)
-        made.wait_for(8)
+        made.wait_for(EARLY)
         yield made
 
 
@@ -117,6 +118,7 @@ def test_a_withdrawn_approval_ends_the_run_at_once_and_a_new_one_goes_on(
     site = federation.site("harbour")
     files = ("--site", site / "site.toml", "--federation", site / "federation.toml")
     command("withdraw", *files)
+    stage.go_on()
     refused(stage.running, "run", 4, "TRIP-E416")
     assert "harbour" in federation.said("run").rpartition("TRIP-E416")[2]
     logged = (site / "state" / "log.jsonl").read_text()
@@ -132,16 +134,16 @@ def test_another_version_is_refused_clearly_and_the_right_one_goes_on(
     stage, federation, refused, finished, tmp_path, whose
 ):
     (tmp_path / "sitecustomize.py").write_text(ANOTHER_VERSION)
-    other = {whose: ["env", f"PYTHONPATH={tmp_path}"]}
+    usual = federation.before
     lose(stage.running if whose == "run" else stage.hospitals[whose])
-    federation.before = other
+    federation.before = {**usual, whose: ["env", f"PYTHONPATH={tmp_path}"]}
     if whose == "run":
         stage.run()
         refused(stage.running, whose, 4, "TRIP-E421")
     else:  # what it approved, it approved for the version before
         refused(stage.enter(federation.join(whose)), whose, 4, "TRIP-E414")
         assert "tripheno is 0.0.9, not" in federation.said(whose)
-    federation.before = {}
+    federation.before = usual
     if whose == "run":
         stage.run()
     else:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from kit.engine_federation import free_port
-from kit.fault_stage import Stage, federation_for_faults, undisturbed_factors
+from kit.fault_stage import EARLY, Stage, federation_for_faults, undisturbed_factors
 from kit.federation_processes import ended, kill
 from tripheno.errors import CoordinatorUnreachable
 from tripheno.federation.preflight import try_connection
@@ -69,10 +69,11 @@ def test_a_hospital_behind_a_proxy_with_a_password_takes_part_and_a_lost_proxy_c
 
         first = proxy()
         stage = Stage(federation, tmp_path / "run", stack)
-        stage.wait_for(8)
+        stage.wait_for(EARLY)
         began = time.monotonic()
         kill(first)
         first.wait()
+        stage.go_on()
         time.sleep(10)
         proxy()
         found = stage.finish()

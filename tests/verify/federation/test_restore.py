@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from kit.fault_stage import Stage, federation_for_faults, undisturbed_factors
+from kit.fault_stage import FIT, LATER, Stage, federation_for_faults, undisturbed_factors
 from kit.federation_processes import kill, wait_until
 
 pytestmark = pytest.mark.verify
@@ -29,7 +29,7 @@ def test_a_machine_restored_from_a_backup_ends_in_the_same_factors(
     place, backup = federation.folder / whose, tmp_path / "backup"
     with ExitStack() as stack:
         stage = Stage(federation, tmp_path / "run", stack)
-        stage.wait_for(12)
+        stage.wait_for(LATER)
         everyone = [stage.running, stage.server, *stage.hospitals.values()]
         for process in everyone:
             kill(process)
@@ -47,9 +47,9 @@ def test_an_older_backup_of_a_hospital_sets_the_study_back_and_changes_no_factor
     place, backup = federation.site("lakeside"), tmp_path / "backup"
     with ExitStack() as stack:
         stage = Stage(federation, tmp_path / "run", stack)
-        stage.wait_for(12)
+        stage.wait_for(LATER)
         shutil.copytree(place / "state" / "runs", backup)
-        stage.wait_for_phase("fit")
+        stage.wait_for(FIT)
         kill(stage.hospitals["lakeside"])
         stage.hospitals["lakeside"].wait()
         shutil.rmtree(place / "state" / "runs")
@@ -64,7 +64,7 @@ def test_an_older_backup_of_the_coordinator_is_named_and_changes_no_factor(
     state, backup = federation.coordinator / "state", tmp_path / "backup"
     with ExitStack() as stack:
         stage = Stage(federation, tmp_path / "run", stack)
-        stage.wait_for(12)
+        stage.wait_for(LATER)
         kill(stage.running)
         stage.running.wait()
         shutil.copytree(state / "runs", backup)
@@ -76,7 +76,7 @@ def test_an_older_backup_of_the_coordinator_is_named_and_changes_no_factor(
             lambda: all((place / "attempt").read_text() == "2" for place in made),
             150,
         )
-        stage.wait_for_phase("tournament")  # the very first step, asked again, would be answered
+        stage.wait_for("starts/14/")  # the very first step, asked again, would be answered
         kill(stage.running)
         stage.running.wait()
         shutil.rmtree(state / "runs")
