@@ -192,7 +192,12 @@ def test_a_program_that_watches_reads_openmetrics_on_this_machine():
     )
 
 
-def test_a_watched_status_is_shown_again_when_it_changed(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [("text", ["state: open", "state: finished"]),
+     ("json", ['{"state": "open"}', '{"state": "finished"}'])],
+)  # fmt: skip
+def test_a_watched_status_is_shown_again_when_it_changed(tmp_path, monkeypatch, form, shown):
     told = iter([{"state": "open"}, {"state": "open"}, {"state": "finished"}])
 
     def look(_folder):
@@ -203,5 +208,5 @@ def test_a_watched_status_is_shown_again_when_it_changed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(running, "_coordinator_status", look)
     monkeypatch.setattr(running, "SECONDS_BETWEEN_LOOKS", 0.0)
-    done = CliRunner().invoke(app, ["status", "--folder", str(tmp_path), "--watch"])
-    assert done.stdout.splitlines() == ["state: open", "state: finished"]
+    words = ["status", "--folder", str(tmp_path), "--watch", "--format", form]
+    assert CliRunner().invoke(app, words).stdout.splitlines() == shown
