@@ -88,12 +88,26 @@ def _coordinator_status(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
     if current["state"] == "open":
         found |= _progress_of(current.get("folder", ""))
+    if not found["at work"]:  # what it wrote down last is over: it waits for nobody
+        return found | (_ending_of(home.run_folder(run)) if current["state"] == "open" else {})
     if awaited is not None:
         since = datetime.fromtimestamp(awaited.since, UTC).isoformat(timespec="seconds")
         found |= {"awaited": list(awaited.hospitals), "since": since}
         found["seconds waited"] = round(max(time.time() - awaited.since, 0.0))
         found |= {"step": awaited.step, "why": awaited.why}
     return found
+
+
+def _ending_of(folder: Path) -> dict[str, Any]:
+    """Since when an open run stands still, and why, as its log has it."""
+    from tripheno.federation.journal import last_line
+
+    last = last_line(folder)
+    if not last:
+        return {}
+    ended = last["event"] in ("failed", "interrupted")
+    why = last["text"] if ended else "it was killed, or its machine stopped"
+    return {"stopped": last["time"], "why": why, "next": "`tripheno run` goes on"}
 
 
 def _progress_of(folder: str) -> dict[str, Any]:

@@ -161,15 +161,21 @@ def test_status_says_how_far_a_run_is_and_who_is_awaited_since_when(live, tmp_pa
         words = ["status", "--folder", str(home.folder), "--format", "json"]
         return json.loads(CliRunner().invoke(app, words).stdout)
 
-    found = status()
-    assert (found["state"], found["at work"]) == ("open", False)
+    with alone(home.running, "a run"):
+        found = status()
+    assert (found["state"], found["at work"]) == ("open", True)
     assert (found["awaited"], found["why"]) == (["harbour"], "no answer")
     assert found["seconds waited"] >= 30
     assert found["at most"] == protocol().solver.max_iter
     assert found["bytes of the phase"] == 0
     assert found["seconds"] >= 0
-    with alone(home.running, "a run"):
-        assert status()["at work"]
+    log = Journal(home.run_folder(run))
+    log.note("phase", "fit")
+    found = status()
+    assert (found["at work"], "awaited" in found) == (False, False)
+    assert found["why"] == "it was killed, or its machine stopped"
+    log.note("failed", "TRIP-E416 the approval was taken back")
+    assert status()["why"] == "TRIP-E416 the approval was taken back"
 
 
 def test_a_program_that_watches_reads_openmetrics_on_this_machine():
