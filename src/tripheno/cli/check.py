@@ -23,7 +23,9 @@ def check(
     if form is Format.json:
         print_json([one.to_dict() for one in found])
     else:
-        shown = table("", {"Check": False, "Problem": False, "How to fix": False})
+        shown = table(
+            "", {"Check": False, "Problem": False, "How to fix, or what was found": False}
+        )
         for one in found:
             shown.add_row(one.name, one.problem or "none", one.fix)
         out().print(shown)

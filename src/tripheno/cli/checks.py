@@ -73,28 +73,32 @@ def _machine(*folders: Path) -> list[CheckResult]:
     return [room, _try("tasks", check_tasks), clock]
 
 
-def _certificate(name: str, kit: Callable[[], Kit], role: str = "client") -> CheckResult:
+def _lasting(name: str, days_of: Callable[[], int], fix: str) -> CheckResult:
     """Good, or soon to run out: that is no failure yet, but must be read."""
-    from tripheno.federation.preflight import DAYS_TO_WARN, check_dates
+    from tripheno.federation.preflight import DAYS_TO_WARN
 
     days = DAYS_TO_WARN
 
     def look() -> str:
         nonlocal days
-        days = check_dates(kit(), role)
+        days = days_of()
         return f"good for {days:,} days"
 
     found = _try(name, look)
-    if days < DAYS_TO_WARN:
-        return CheckResult(name, f"runs out in {days} days", "tripheno cert renew")
-    return found
+    return CheckResult(name, f"runs out in {days} days", fix) if days < DAYS_TO_WARN else found
+
+
+def _certificate(name: str, kit: Callable[[], Kit], role: str = "client") -> CheckResult:
+    from tripheno.federation.preflight import check_dates
+
+    return _lasting(name, lambda: check_dates(kit(), role), "tripheno cert renew")
 
 
 def site_checks(site_file: Path, federation_file: Path) -> list[CheckResult]:
     """At a hospital: settings, keys, data, approval, certificate, connection, disk."""
     from tripheno.cli.study_files import settings
     from tripheno.federation.gatekeeper import today
-    from tripheno.privacy.approval import check_approval
+    from tripheno.privacy.approval import check_approval, days_left
     from tripheno.privacy.own_data import own_tensor
     from tripheno.protocol.key_files import read_identity
 
@@ -128,7 +132,12 @@ def site_checks(site_file: Path, federation_file: Path) -> list[CheckResult]:
 
     found.append(_try("long-term key", identity))
     found.append(_try("events", data))
-    found.append(_try("approval", lambda: check_approval(protocol, site, today()).study))
+
+    def approval() -> int:
+        check_approval(protocol, site, today())
+        return days_left(site, today())
+
+    found.append(_lasting("approval", approval, "tripheno preview, then tripheno approve"))
     if found[0].exit_code == 0:
         found += _connection(protocol, site)
     here = site_file.resolve().parent

@@ -46,9 +46,11 @@ def err() -> Console:
     return Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
-def print_json(value: Any) -> None:
-    """A result for another program."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """A result for another program, at once; without an indent, one line."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def show_event(form: Format) -> Callable[[dict[str, Any], bool], None]:

@@ -22,6 +22,7 @@ GAUGES = {
     "bytes of the phase": ("phase_bytes", "Sent in the phase, up and down, all hospitals."),
     "seconds": ("run_seconds", "Since `run` was started."),
     "seconds waited": ("waited_seconds", "How long somebody has been awaited."),
+    "approval days": ("approval_days", "Days until this hospital's approval runs out."),
     "certificate days": ("certificate_days", "Days until this machine's certificate runs out."),
 }
 Found = Mapping[str, Any]

@@ -45,7 +45,7 @@ def status(
         found = _status(folder)
         if found != next(iter(shown), None):
             shown[:] = [found]
-            _show(found, form)
+            _show(found, form, watched=watch)
 
     show()
     if watch:
@@ -64,9 +64,9 @@ def _status(folder: Path) -> dict[str, Any]:
     return _hospital_status(folder) if at_hospital else _coordinator_status(folder)
 
 
-def _show(found: dict[str, Any], form: Format) -> None:
+def _show(found: dict[str, Any], form: Format, *, watched: bool) -> None:
     if form is Format.json:
-        print_json(found)
+        print_json(found, indent=None if watched else 2)
         return
     for name, value in found.items():
         shown = ", ".join(map(str, value)) if isinstance(value, list) else value
@@ -88,12 +88,26 @@ def _coordinator_status(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
     if current["state"] == "open":
         found |= _progress_of(current.get("folder", ""))
+    if not found["at work"]:  # what it wrote down last is over: it waits for nobody
+        return found | (_ending_of(home.run_folder(run)) if current["state"] == "open" else {})
     if awaited is not None:
         since = datetime.fromtimestamp(awaited.since, UTC).isoformat(timespec="seconds")
         found |= {"awaited": list(awaited.hospitals), "since": since}
         found["seconds waited"] = round(max(time.time() - awaited.since, 0.0))
         found |= {"step": awaited.step, "why": awaited.why}
     return found
+
+
+def _ending_of(folder: Path) -> dict[str, Any]:
+    """Since when an open run stands still, and why, as its log has it."""
+    from tripheno.federation.journal import last_line
+
+    last = last_line(folder)
+    if not last:
+        return {}
+    ended = last["event"] in ("failed", "interrupted")
+    why = last["text"] if ended else "it was killed, or its machine stopped"
+    return {"stopped": last["time"], "why": why, "next": "`tripheno run` goes on"}
 
 
 def _progress_of(folder: str) -> dict[str, Any]:
@@ -119,7 +133,7 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
     from tripheno.federation.gatekeeper import today
     from tripheno.federation.home import HospitalHome, is_held
     from tripheno.federation.preflight import check_dates
-    from tripheno.privacy.approval import check_approval, read_approval
+    from tripheno.privacy.approval import check_approval, days_left
 
     protocol, site = settings(folder / "site.toml", folder / "federation.toml")
     found: dict[str, Any] = {"hospital": site.name, "study": protocol.study}
@@ -130,7 +144,8 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
     found["joined"] = is_held(site.state / "joined")
     try:
         check_approval(protocol, site, today())
-        found["approval"] = f"good until {read_approval(site.approval).expires}"
+        found["approval days"] = days_left(site, today())
+        found["approval"] = f"good for {found['approval days']} days"
     except TriphenoError as fault:
         found["approval"] = str(fault)
     try:

@@ -56,21 +56,15 @@ class Layout:
         """The lane of every number."""
         parts, first = [np.zeros(0, dtype=np.int64)], 0
         for _, shape in self.arrays:
-            entries = math.prod(shape)
-            if entries <= SMALL_ARRAY:
-                lanes = np.arange(entries)
-            elif len(shape) > 1:
-                lanes = np.tile(np.arange(shape[-1]), entries // shape[-1])
-            else:
-                lanes = np.zeros(entries, dtype=np.int64)
-            parts.append(first + lanes)
-            first += int(lanes.max(initial=-1)) + 1
+            own = _lanes(shape)
+            parts.append(first + np.resize(np.arange(own), math.prod(shape)))
+            first += own
         return np.concatenate(parts)
 
     @cached_property
     def lanes(self) -> int:
         """How many scales the layout has."""
-        return int(self.lane_of.max(initial=-1)) + 1
+        return sum(_lanes(shape) for _, shape in self.arrays)
 
     def flat(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """All numbers in one row."""
@@ -84,6 +78,14 @@ class Layout:
             found[name] = flat[at : at + entries].reshape(shape)
             at += entries
         return found
+
+
+def _lanes(shape: tuple[int, ...]) -> int:
+    """One for each number of a small array; else one for each column, or one for a row."""
+    entries = math.prod(shape)
+    if entries <= SMALL_ARRAY:
+        return entries
+    return shape[-1] if len(shape) > 1 else 1
 
 
 @lru_cache(maxsize=256)

@@ -53,5 +53,13 @@ class Journal:
         self.note("engine", text)
 
 
+def last_line(folder: Path) -> dict[str, Any]:
+    """The newest line of a folder's log; nothing where there is none, or half of one."""
+    with suppress(OSError, ValueError, IndexError):
+        found: dict[str, Any] = json.loads((folder / LOG).read_text("utf-8").splitlines()[-1])
+        return found
+    return {}
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")

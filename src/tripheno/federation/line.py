@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, Self
 from tripheno.errors import BadMessage, EngineRefused, PeerLost
 from tripheno.federation.job_files import write_job
 from tripheno.federation.relay import Broken, RelaySocket, frame, read_frame
-from tripheno.federation.session import ServerLogin
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from tripheno.federation.session import ServerLogin
+
 CALL_SECONDS = 15.0  # of one attempt at a step; a busy hospital is asked again and joins the wait
 PING_SECONDS, SECONDS_OF_GRACE = 4.0, 5.0
 SECONDS_FOR_A_WARM_JOB = 0.5  # in which one that is left of the run before has knocked
+JOB_IS_GONE = "the engine's job ended or is stuck; log.jsonl in each machine's state/ says why"
 PAUSE = 0.5  # seconds between two looks at who is connected, and between two attempts
 
 
@@ -97,9 +99,12 @@ class EngineLine:
             line = self._ready_line(request)
             seconds = min(max(request.left, 1.0), CALL_SECONDS)
             return self._call(line, seconds, request.step, request.broadcast)
-        except (*Broken, EngineRefused) as fault:
+        except Broken:
             self.hang_up()
-            return {}, dict.fromkeys(self.hospitals, type(fault).__name__)
+            return {}, dict.fromkeys(self.hospitals, JOB_IS_GONE)
+        except EngineRefused as fault:
+            self.hang_up()
+            return {}, dict.fromkeys(self.hospitals, fault.what)
 
     def _call(
         self, line: Connection[Any, Any], seconds: float, step: str, data: bytes
@@ -196,6 +201,9 @@ class EngineLine:
             self.hang_up()
 
     def _logged_in(self) -> ServerLogin:
+        # the engine itself: 40 MB that who only looks at a coordinator's folder has no use for
+        from tripheno.federation.session import ServerLogin  # noqa: PLC0415
+
         if self._session is None:
             self._session = ServerLogin(self.engine_settings.lead)
         return self._session

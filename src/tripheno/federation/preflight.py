@@ -94,7 +94,14 @@ def try_connection(kit: Kit, address: Address, proxy: str = "") -> None:
 def _through(proxy: str, address: Address) -> socket.socket:
     """A connection that an HTTP proxy opened with CONNECT; TLS goes through it unopened."""
     at = urlsplit(proxy)
-    plain = socket.create_connection((at.hostname or "", at.port or 80), timeout=SECONDS)
+    try:
+        plain = socket.create_connection((at.hostname or "", at.port or 80), timeout=SECONDS)
+    except OSError as fault:
+        raise CoordinatorUnreachable(
+            "the proxy does not answer", where=f"{at.hostname}:{at.port}",
+            why=fault.strerror or type(fault).__name__,
+            fix="https_proxy is http://host:port, or http://user:password@host:port",
+        ) from None  # fmt: skip
     words = f"CONNECT {address.host}:{address.port} HTTP/1.1\r\nHost: {address.host}\r\n"
     if at.username is not None:
         login = f"{unquote(at.username)}:{unquote(at.password or '')}"

@@ -4,7 +4,8 @@ The engine starts a process of its own for every job. Ours keeps the keys, the p
 state; the job's process only passes bytes on, through a socket in a folder that its owner alone can
 open. So a killed job loses nothing, and no code of ours that touches data runs inside the engine.
 
-A *frame* is a word and bytes. Nothing on the socket is pickled.
+A *frame* is a word and bytes. Nothing on the socket is pickled. The job's process imports this file
+and no arithmetic: what errors become on the wire is imported where they are told.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from typing import Any, Self
 
 from tripheno.errors import BadMessage
 from tripheno.federation.transport import Outbox, Responder
-from tripheno.privacy.faults import fault_bytes, fault_of
 
 ADDRESS = "relay.json"
 KEY_BYTES = 32
@@ -105,6 +105,8 @@ def sealed_answer(respond: Responder, step: str, data: bytes) -> bytes:
 
     Nothing else of a failure leaves: its text could hold a patient's value, a name or a path.
     """
+    from tripheno.privacy.faults import fault_bytes  # noqa: PLC0415
+
     try:
         return WENT_WELL + respond(step, data)
     except Exception as fault:
@@ -113,6 +115,8 @@ def sealed_answer(respond: Responder, step: str, data: bytes) -> bytes:
 
 def opened_answer(hospital: str, answer: bytes) -> bytes:
     """A hospital's bytes, or its error raised here under its name, in our own words."""
+    from tripheno.privacy.faults import fault_of  # noqa: PLC0415
+
     if answer[:1] == WENT_WELL:
         return answer[1:]
     raise fault_of(answer[1:], hospital)

@@ -26,6 +26,8 @@ SECONDS_OF_DOUBT = (
 )
 SECONDS_AT_WORK = 60.0  # after which an engine was let in, and its end is a new matter
 REFUSED = b"register_client unauthenticated"  # what the engine says of a name that is held
+# An engine's twenty threads carry bytes and would each keep a heap of their own (glibc).
+FEW_ARENAS = {"MALLOC_ARENA_MAX": "2"}
 Tell = Callable[[str], None]
 
 
@@ -92,7 +94,7 @@ class Supervised:
             self._child = subprocess.Popen(  # noqa: S603
                 self._words, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 cwd=self._workspace, start_new_session=True,
-                env={**os.environ, "HOME": str(self._workspace)},
+                env={**os.environ, **FEW_ARENAS, "HOME": str(self._workspace)},
             )  # fmt: skip
         self._note.write_text(str(self._child.pid), encoding="utf-8")
 

@@ -137,6 +137,11 @@ def check_approval(protocol: StudyProtocol, site: Site, today: date) -> Manifest
     return manifest
 
 
+def days_left(site: Site, today: date) -> int:
+    """Days after today on which the approval is still good."""
+    return (date.fromisoformat(read_approval(site.approval).expires) - today).days
+
+
 def _unnamed(site: Site) -> str:
     """Why an approval of somebody else does not count, and where the right name would stand."""
     if not site.officer:

@@ -188,3 +188,9 @@ def test_a_first_total_of_few_digits_is_looked_at_again_and_a_known_one_is_not()
     scales.learn("fit/0/1", LAYOUT, used, tiny, none_failed)
     assert not scales.too_coarse("fit/1/1", LAYOUT, tiny)
     assert (scales.exponents("fit/1/1", LAYOUT) < used - 20).all()
+
+
+def test_how_many_scales_a_layout_has_needs_no_array_of_its_size():
+    huge = Layout.named({"matrix": (10**9, 10**4), "row": (10**12,), "few": (10, 5)})
+    assert huge.lanes == 10**4 + 1 + 50
+    assert LAYOUT.lanes == LAYOUT.lane_of.max() + 1

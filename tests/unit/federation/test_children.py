@@ -60,3 +60,13 @@ def test_the_engines_own_command_is_run_as_a_child_of_the_engine():
 )
 def test_how_a_job_ended_is_said_in_words(code, words):
     assert words in ending(code)
+
+
+@pytest.mark.parametrize(
+    ("module", "without"),
+    [("tripheno.federation.job", "numpy"), ("tripheno.federation.supervision", "numpy"),
+     ("tripheno.federation.hospital", "nvflare"), ("tripheno.federation.home", "nvflare")],
+)  # fmt: skip
+def test_a_process_loads_only_what_its_part_needs(module, without):
+    script = f"import sys, {module}\nsys.exit({without!r} in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -161,15 +161,21 @@ def test_status_says_how_far_a_run_is_and_who_is_awaited_since_when(live, tmp_pa
         words = ["status", "--folder", str(home.folder), "--format", "json"]
         return json.loads(CliRunner().invoke(app, words).stdout)
 
-    found = status()
-    assert (found["state"], found["at work"]) == ("open", False)
+    with alone(home.running, "a run"):
+        found = status()
+    assert (found["state"], found["at work"]) == ("open", True)
     assert (found["awaited"], found["why"]) == (["harbour"], "no answer")
     assert found["seconds waited"] >= 30
     assert found["at most"] == protocol().solver.max_iter
     assert found["bytes of the phase"] == 0
     assert found["seconds"] >= 0
-    with alone(home.running, "a run"):
-        assert status()["at work"]
+    log = Journal(home.run_folder(run))
+    log.note("phase", "fit")
+    found = status()
+    assert (found["at work"], "awaited" in found) == (False, False)
+    assert found["why"] == "it was killed, or its machine stopped"
+    log.note("failed", "TRIP-E416 the approval was taken back")
+    assert status()["why"] == "TRIP-E416 the approval was taken back"
 
 
 def test_a_program_that_watches_reads_openmetrics_on_this_machine():
@@ -192,7 +198,12 @@ def test_a_program_that_watches_reads_openmetrics_on_this_machine():
     )
 
 
-def test_a_watched_status_is_shown_again_when_it_changed(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [("text", ["state: open", "state: finished"]),
+     ("json", ['{"state": "open"}', '{"state": "finished"}'])],
+)  # fmt: skip
+def test_a_watched_status_is_shown_again_when_it_changed(tmp_path, monkeypatch, form, shown):
     told = iter([{"state": "open"}, {"state": "open"}, {"state": "finished"}])
 
     def look(_folder):
@@ -203,5 +214,5 @@ def test_a_watched_status_is_shown_again_when_it_changed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(running, "_coordinator_status", look)
     monkeypatch.setattr(running, "SECONDS_BETWEEN_LOOKS", 0.0)
-    done = CliRunner().invoke(app, ["status", "--folder", str(tmp_path), "--watch"])
-    assert done.stdout.splitlines() == ["state: open", "state: finished"]
+    words = ["status", "--folder", str(tmp_path), "--watch", "--format", form]
+    assert CliRunner().invoke(app, words).stdout.splitlines() == shown

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,9 @@ from nvflare.apis.fl_exception import NotAuthenticated
 from nvflare.private.defs import ClientType
 
 from tripheno.federation.job import Arrivals
+from tripheno.federation.line import JOB_IS_GONE, EngineLine, EngineSettings, Request
 from tripheno.federation.name_guard import HEARTBEATS_TO_MISS, NameGuard, alive
+from tripheno.federation.relay import connect_to_relay, frame
 from tripheno.federation.supervision import SECONDS_BETWEEN_HEARTBEATS
 
 
@@ -50,3 +54,22 @@ def test_every_answer_is_timed_under_its_hospital_s_name():
     assert arrived.note(SimpleNamespace(target_name="north.relay"), b"bytes") == b"bytes"
     assert set(arrived.seconds) == {"north"}
     assert arrived.seconds["north"] >= 0.0
+
+
+def test_a_job_that_ends_in_a_step_is_told_in_words_and_not_as_an_exception(tmp_path):
+    answers = {"sizes": {"harbour": 0}, "failures": {}, "seconds": {}}
+
+    def short_lived_job():
+        with connect_to_relay(tmp_path) as line:
+            ready = {"job": "one", "hospitals": ["harbour"]}
+            line.send_bytes(frame("ready", json.dumps(ready).encode()))
+            line.recv_bytes()  # a greeting, which it answers
+            line.send_bytes(frame(json.dumps(answers), b""))
+            line.recv_bytes()  # the step, which it does not live to answer
+
+    settings = EngineSettings(tmp_path, tmp_path / "lead", tmp_path / "job", 60.0)
+    with EngineLine(("harbour",), settings) as line:
+        Thread(target=short_lived_job, daemon=True).start()
+        found = line.ask(Request("1:1", b"", time.monotonic() + 60.0, time.time()))
+    assert found == ({}, {"harbour": JOB_IS_GONE})
+    assert "log.jsonl" in JOB_IS_GONE

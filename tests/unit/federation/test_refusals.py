@@ -167,6 +167,14 @@ def test_a_port_where_nobody_answers_is_unreachable(kit):
         try_connection(kit(Authority("study")), Address("localhost", free_port()))
 
 
+@pytest.mark.parametrize("proxy", ["http://localhost:{port}", "http://nowhere.invalid:{port}"])
+def test_a_proxy_that_is_away_is_named_and_not_the_coordinator(kit, proxy):
+    address = Address("localhost", free_port(), "grpc")
+    with pytest.raises(CoordinatorUnreachable, match="proxy does not answer") as refused:
+        try_connection(kit(Authority("study")), address, proxy.format(port=free_port()))
+    assert str(address.port) not in refused.value.where
+
+
 def test_an_unknown_hospital_gets_no_certificate(tmp_path):
     address = Address("localhost", 8002)
     coordinator, stranger = Machine(tmp_path / "coordinator"), Machine(tmp_path / "stranger")
@@ -258,8 +266,13 @@ def test_join_is_refused_without_an_approval_and_with_one_that_ran_out(tmp_path,
     assert "it was good until" in expired.stderr
     checked = CliRunner().invoke(app, ["check", *files, "--format", "json"])
     problems = {one["name"]: one["problem"][:9] for one in json.loads(checked.stdout)}
-    assert problems["approval"] == ""
+    fixes = {one["name"]: one["fix"] for one in json.loads(checked.stdout)}
+    assert (problems["approval"], fixes["approval"]) == ("", "good for 90 days")
     assert problems["certificate"] == "TRIP-E515"
+    monkeypatch.setattr("tripheno.federation.preflight.DAYS_TO_WARN", 91)
+    soon = CliRunner().invoke(app, ["check", *files, "--format", "json"])
+    found = {one["name"]: one for one in json.loads(soon.stdout)}["approval"]
+    assert (found["problem"], found["exit_code"]) == ("runs out in 90 days", 0)
     assert checked.exit_code == 5
 
 

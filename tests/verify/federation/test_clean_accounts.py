@@ -80,7 +80,7 @@ def reader():
     """Everybody has followed the guide."""
     require(os.geteuid() == 0, "only root may make accounts")
     tool("useradd")
-    base = Path(tempfile.mkdtemp(prefix="tripheno-", dir="/srv"))
+    base = Path(tempfile.mkdtemp(prefix="guide-", dir="/srv"))
     base.chmod(0o755)
     program, made = base / "opt", {}
     try:
