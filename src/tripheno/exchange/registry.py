@@ -88,6 +88,7 @@ class MessagePlan:
     evidence: int = 0  # held-out and core questions
     subgroups: bool = False  # patients are counted by age, sex, year and outcome
     guided: bool = False  # phenotypes in mind, whose codes only some hospitals know
+    tracked: bool = False  # the error over nonzeros is measured at every iteration
 
 
 Times = Callable[[MessagePlan], int]
