@@ -7,8 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from tripheno.solver.influence import with_bound
+from tripheno.solver.loss import Loss
+from tripheno.solver.losses import loss_of
 from tripheno.solver.solution import Solution
-from tripheno.solver.stacked import fit_patients, normal_equations, solved
+from tripheno.solver.stacked import unit_of, widths_of
 from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import similarity_matrix, unit_columns
@@ -26,31 +28,36 @@ def hospitals_differ(
     Every hospital's model, begun from that of all, beside those of random groups of the same
     sizes. Needs all patients in one place: for simulations.
     """
-    whole = pooled(list(tensors.values()))
+    whole, loss = pooled(list(tensors.values())), loss_of(solution.settings)
     if solution.bound is not None:
         whole = with_bound(whole, solution.bound)
     groups = np.repeat(np.arange(len(tensors)), [one.patients for one in tensors.values()])
     rng = np.random.default_rng(seed)
-    observed = own_likeness(whole, solution.factors, groups)
-    null = [own_likeness(whole, solution.factors, rng.permutation(groups)) for _ in range(SPLITS)]
+    observed = own_likeness(whole, solution.factors, groups, loss)
+    null = [
+        own_likeness(whole, solution.factors, rng.permutation(groups), loss) for _ in range(SPLITS)
+    ]
     return origin_claims(observed, np.stack(null))
 
 
-def own_likeness(whole: CountTensor, factors: Factors, groups: np.ndarray) -> np.ndarray:
+def own_likeness(
+    whole: CountTensor, factors: Factors, groups: np.ndarray, loss: Loss
+) -> np.ndarray:
     """Groups × components: how alike the nearest phenotype of each group's own model is."""
     parts = [whole.select_patients(np.flatnonzero(groups == g)) for g in range(groups.max() + 1)]
-    models = [_own_model(part, factors) for part in parts]
+    models = [_own_model(part, factors, loss) for part in parts]
     return np.stack([similarity_matrix(factors, model).max(axis=1) for model in models])
 
 
-def _own_model(tensor: CountTensor, factors: Factors) -> Factors:
+def _own_model(tensor: CountTensor, factors: Factors, loss: Loss) -> Factors:
     """A few iterations from the model of all, on some patients."""
+    null = loss.null(tensor)
     for _ in range(STEPS):
-        (patients,) = fit_patients(tensor, [factors])
+        (patients,) = loss.fit_patients(tensor, [factors])
         for n in range(len(factors)):
-            total = normal_equations(tensor, [factors], [patients], n)
-            ((mttkrp, gram),) = total.of([factors[0].shape[1]])
-            column, lengths = unit_columns(solved(factors, n, mttkrp, gram))
+            total = loss.contribution(tensor, [factors], [patients], n, unit=unit_of(null))
+            (sums,) = loss.sums(total, widths_of([factors]), null)
+            column, lengths = unit_columns(loss.step(factors, n, sums))
             factors = (*factors[:n], column, *factors[n + 1 :])
             patients = patients * lengths
     return factors

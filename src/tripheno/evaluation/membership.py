@@ -16,10 +16,10 @@ import numpy as np
 
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import COMPONENTS, MODELS, declared, shaped
+from tripheno.solver.loss import Loss
+from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.factors import gram_of_others
 from tripheno.tensor.relabelling_kernels import first_distinct, relabelled_products
-from tripheno.tensor.rows import regular, solve_rows
 
 COUNT_BITS = 20
 ALPHA = 0.01
@@ -119,11 +119,14 @@ class _CodeSampler:
 
 
 def members(
-    tensor: CountTensor, features: Sequence[np.ndarray], alpha: float = ALPHA, seed: int = 0
+    tensor: CountTensor,
+    features: Factors,
+    loss: Loss,
+    alpha: float = ALPHA,
+    seed: int = 0,
 ) -> np.ndarray:
     """Patients × components: who has which. Patients without a cell have none."""
-    gram, _ = regular(gram_of_others(features))
-    rows = solve_rows(tensor.cells.patient_product(features), gram, nonnegative=True)
+    (rows,) = loss.fit_patients(tensor, [features])
     expected = expected_counts(rows, features)
     noticeable = expected > LEAST_SHARE * expected.sum(axis=1, keepdims=True)
     rng = np.random.default_rng(seed)

@@ -89,6 +89,7 @@ class MessagePlan:
     subgroups: bool = False  # patients are counted by age, sex, year and outcome
     siblings: bool = False  # some hospitals are of one institution
     guided: bool = False  # phenotypes in mind, whose codes only some hospitals know
+    tracked: bool = False  # the error over nonzeros is measured at every iteration
 
 
 Times = Callable[[MessagePlan], int]

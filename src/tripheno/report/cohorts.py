@@ -75,7 +75,7 @@ def score(folder: Path, events: Path) -> Scored:
     tensor = read_tensor(events)
     unknown = frozen.unknown_codes(tensor)
     rows = frozen.memberships(tensor)
-    has = members(tensor.on_axes(frozen.axes), frozen.factors)
+    has = members(tensor.on_axes(frozen.axes), frozen.factors, frozen.loss)
     return Scored(rows, has, unknown, _dated(events, tensor))
 
 

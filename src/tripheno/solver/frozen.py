@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from tripheno.errors import UnknownCodes
 from tripheno.solver.loss import Loss
-from tripheno.solver.squared import SquaredLoss
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
 
@@ -19,7 +18,7 @@ class FrozenPhenotypes:
 
     axes: tuple[Axis, ...]
     factors: tuple[np.ndarray, ...]
-    loss: Loss = field(default_factory=SquaredLoss)
+    loss: Loss
     bias: tuple[np.ndarray, ...] | None = None
 
     @property

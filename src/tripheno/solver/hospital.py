@@ -258,8 +258,10 @@ def _review(state: HospitalState) -> np.ndarray:
         return _no_review()
     shared, patients = state.shared_factors, state.patients
     at_cells = 0.0
-    if state.settings.track_rmse or state.mttkrp is None:
-        at_cells, inner = state.tensor.cells.at_cells(shared, patients)
+    if state.settings.track_rmse:  # as at the end: of the counts as they are, all patients alike
+        at_cells, _ = state.tensor.with_weights(None).cells.at_cells(shared, patients)
+    if state.mttkrp is None:
+        _, inner = state.tensor.cells.at_cells(shared, patients)
     else:
         inner = float((state.mttkrp * shared[-1]).sum())
     gram = state.tensor.cells.patient_gram(patients)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tripheno.solver.loss import Loss
 from tripheno.solver.poisson import PoissonLoss
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.squared import SquaredLoss
 
+BY_NAME: dict[str, Callable[[SolverSettings], Loss]] = {
+    "squared": lambda settings: SquaredLoss(settings.constraint != "none"),
+    "poisson": lambda _settings: PoissonLoss(),
+}
+
 
 def loss_of(settings: SolverSettings) -> Loss:
     """The loss that these settings ask for."""
-    if settings.loss == "poisson":
-        return PoissonLoss()
-    return SquaredLoss(settings.constraint != "none")
+    return BY_NAME[settings.loss](settings)

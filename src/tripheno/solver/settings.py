@@ -141,7 +141,7 @@ def _faults(settings: SolverSettings) -> Iterator[str]:
         if given[name] is not None and not given[name] > 0:
             yield f"{name} must be positive, not {given[name]!r}"
     yield from _starting_faults(settings)
-    yield from _poisson_faults(settings)
+    yield from _loss_faults(settings)
     if not 0 < settings.relaxation < 2:
         yield f"relaxation must lie between 0 and 2, not {settings.relaxation!r}"
 
@@ -158,12 +158,12 @@ def _starting_faults(settings: SolverSettings) -> Iterator[str]:
         yield f"the {settings.variant} variant knows no guides"
 
 
-def _poisson_faults(settings: SolverSettings) -> Iterator[str]:
-    """Its Newton step knows the pooled problem over A ≥ 0, and nothing beside it."""
-    if settings.loss != "poisson":
+def _loss_faults(settings: SolverSettings) -> Iterator[str]:
+    """Any but the squared one knows the pooled problem over A ≥ 0, and nothing beside it."""
+    if settings.loss == "squared":
         return
     if settings.method not in ("exact", "central"):
-        yield f"loss poisson goes with exact or central, not with {settings.method}"
+        yield f"loss {settings.loss} goes with exact or central, not with {settings.method}"
     asked = {
         f"the constraint {settings.constraint}": settings.constraint != "nonnegative",
         "a bias": settings.bias,
@@ -173,4 +173,4 @@ def _poisson_faults(settings: SolverSettings) -> Iterator[str]:
     }
     for name, given in asked.items():
         if given:
-            yield f"loss poisson does not go with {name}"
+            yield f"loss {settings.loss} does not go with {name}"

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from tripheno.exchange.messages import Contribution
+from tripheno.exchange.registry import MODELS, declared, shaped
 from tripheno.solver import starts, tournament
 from tripheno.solver.acceleration import extrapolated, no_worse
 from tripheno.solver.loop import Members, Watch
 from tripheno.solver.loss import Sums
 from tripheno.solver.losses import loss_of
-from tripheno.solver.messages import Sketch, Totals
+from tripheno.solver.messages import SIZE_BITS, Sketch, Totals
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Iteration
 from tripheno.solver.stacked import side_by_side, unit_of, widths_of
@@ -31,6 +33,20 @@ from tripheno.solver.tournament import DECISIONS, FINAL, Tournament
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import unit_columns
 from tripheno.vocabulary.axis import Axis
+
+
+@declared(
+    "tracked", "none: each start's squared error over all patients' nonzero cells",
+    lambda plan: plan.fits * (FINAL + plan.iterations) if plan.tracked else 0,
+)  # fmt: skip
+@dataclass(frozen=True)
+class Tracked(Contribution):
+    """Σ(x − m)² over nonzero cells of every candidate, all patients alike: where it is asked for.
+
+    A sum of its own, for it needs one more pass over the data.
+    """
+
+    errors: np.ndarray = shaped(MODELS, least=SIZE_BITS)
 
 
 @dataclass(frozen=True)
@@ -196,7 +212,30 @@ class _Course:
         for name, own in patients.items():
             numbers = [(name, one.number) for one in field.candidates]
             self.known.update(zip(numbers, own, strict=True))
-        return self._after(field_state, field, models, objectives, costs=costs, slopes=slopes)
+        errors = self._tracked(field, models, patients)
+        return self._after(
+            field_state, field, models, objectives, costs=costs, slopes=slopes, errors=errors
+        )
+
+    def _tracked(
+        self,
+        field: Tournament,
+        models: Sequence[Factors],
+        patients: dict[str, list[np.ndarray]],
+    ) -> np.ndarray:
+        """Every candidate's RMSE over nonzeros; nothing where it is not asked for."""
+        if not (self.settings.track_rmse and self.settings.plain):
+            return np.zeros(0)
+        total = self.members.federation.sum(
+            f"{self.members.label}tracked/{field.iteration}",
+            lambda name: Tracked(
+                np.array([
+                    self.tensors[name].with_weights(None).cells.at_cells(model, rows)[0]
+                    for model, rows in zip(models, patients[name], strict=True)
+                ])
+            ),
+        ).value  # fmt: skip
+        return np.asarray(np.sqrt(np.maximum(total.errors, 0.0) / self.totals.nonzeros))
 
     def _residual(self, model: Factors, n: int, sums: Sums) -> float:
         """How far from an end a model is in one mode, before its step."""
@@ -240,15 +279,17 @@ class _Course:
         *,
         costs: Sequence[np.ndarray],
         slopes: np.ndarray,
+        errors: np.ndarray,
     ) -> TournamentState:
         """The iteration in the history; the ballot; how quiet it has become."""
         known = np.array([one.momentum.objective for one in field.candidates])
         standing = np.minimum(objectives, known)
         least = min(one.width for one in field.candidates)  # a wide start that won goes on alone
-        narrow = [one.width == least for one in field.candidates]
+        narrow = np.flatnonzero([one.width == least for one in field.candidates])
+        rmse = float(errors[narrow[objectives[narrow].argmin()]]) if len(errors) else None
         history = (
             *field_state.history,
-            self._line(len(field_state.history) + 1, float(standing[narrow].min())),
+            self._line(len(field_state.history) + 1, float(standing[narrow].min()), rmse),
         )
         if field.over:
             (one,) = field.candidates
@@ -288,9 +329,9 @@ class _Course:
             finalists=finalists, scores=scores, history=history,
         )  # fmt: skip
 
-    def _line(self, number: int, objective: float) -> Iteration:
+    def _line(self, number: int, objective: float, rmse: float | None) -> Iteration:
         seconds = time.perf_counter() - self.members.started
-        return Iteration(number, objective, None, None, None, self.members.sent, seconds)
+        return Iteration(number, objective, rmse, None, None, self.members.sent, seconds)
 
 
 def _taken_back(field_state: TournamentState, field: Tournament, back: Sequence[int]) -> Tournament:

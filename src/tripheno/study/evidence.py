@@ -131,7 +131,8 @@ def weigh(
         }
         for purpose in ("resamples", "resampled carriers")
     )
-    having = {name: members(tensor, features) for name, tensor in tensors.items()}
+    loss = loss_of(solution.settings)
+    having = {name: members(tensor, features, loss) for name, tensor in tensors.items()}
     total = federation.sum("carriers", lambda name: counted(having[name], apart[name])).value
     carriers = tuple(int(count) for count in np.rint(total.carriers))
     without = round(total.without)

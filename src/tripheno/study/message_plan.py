@@ -72,6 +72,7 @@ def plan_of(
         else int(solver.method == "trip"),  # whether it is at an end
         alignment, counts, labels, blind, machines, evidence,
         subgroups, siblings, bool(solver.guides),
+        solver.track_rmse and solver.plain and (raced or solver.loss != "squared"),
     )  # fmt: skip
 
 

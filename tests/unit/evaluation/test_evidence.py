@@ -21,6 +21,7 @@ from tripheno.protocol.agreed import MOST_RESAMPLES
 from tripheno.solver.fit import fit
 from tripheno.solver.influence import effective_parts, effective_patients
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.squared import SquaredLoss
 from tripheno.solver.stacked import fit_patients
 from tripheno.study.evidence import home_generators, seeded_generators, weigh
 from tripheno.study.makers import Maker
@@ -117,12 +118,12 @@ def test_a_prevalence_s_interval_is_the_middle_of_its_replicates():
 
 def test_carriers_are_found_and_relabelled_patients_have_nothing():
     tensor, truth, has = mixture(3)
-    found = members(tensor, truth)
+    found = members(tensor, truth, SquaredLoss())
     planted_members = np.eye(3, dtype=bool)[has]
     assert (found & planted_members).sum() >= 0.9 * planted_members.sum()
     assert (found & planted_members).sum() >= 0.95 * found.sum()
     scale = np.array([0.1, 3.0, 9.0])
-    assert np.array_equal(members(tensor, [truth[0] * scale, truth[1]]), found)
+    assert np.array_equal(members(tensor, (truth[0] * scale, truth[1]), SquaredLoss()), found)
     indices, values = tensor.coordinates()
     shuffled, rng = indices.copy(), np.random.default_rng(0)
     for i in range(tensor.patients):
@@ -148,7 +149,7 @@ def test_a_hospital_contributes_counts_of_people_and_of_resampled_people():
 
 def test_every_planted_phenotype_has_somebody_in_three_hospitals():
     parts = [part.select_patients(np.arange(60)) for part in planted(0).hospitals.values()]
-    total = sum(members(part, planted(0).factors).sum(axis=0) for part in parts)
+    total = sum(members(part, planted(0).factors, SquaredLoss()).sum(axis=0) for part in parts)
     assert (total[:RANK] > 0).all()
 
 

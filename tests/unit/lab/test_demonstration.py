@@ -10,7 +10,7 @@ SICKLE_CELL = "Sickle cell / chronic pain crisis"
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(20))
 def test_sickle_cell_is_stable_together_and_missed_by_two_hospitals_of_three_at_least(
     seed, tmp_path
 ):

@@ -23,6 +23,7 @@ from tripheno.solver.losses import loss_of
 from tripheno.solver.penalties import FactorPenalty
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
+from tripheno.solver.squared import SquaredLoss
 from tripheno.study.evidence import resampled
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
@@ -46,6 +47,21 @@ def test_a_solution_knows_its_own_shape_and_error(solution):
     assert rmse(pooled, (rows, *solution.factors)).nonzeros == pytest.approx(
         solution.rmse.nonzeros, rel=1e-4
     )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"starts": 4}, {"method": "trip", "starts": 4}, {"loss": "poisson"}],
+    ids=["one start", "tournament", "trip", "poisson"],
+)
+def test_an_error_that_is_tracked_is_there_at_every_iteration_and_ends_as_the_result_s(more):
+    asked = replace(SETTINGS, influence="bounded", max_iter=80, track_rmse=True, **more)
+    found = fit(planted(0).hospitals, asked)
+    assert all(line.rmse is not None for line in found.history)
+    assert found.history[-1].rmse == pytest.approx(found.rmse.nonzeros, rel=1e-3)
+    silent = fit(planted(0).hospitals, replace(asked, track_rmse=False))
+    assert all(line.rmse is None for line in silent.history)
+    assert silent.objective == found.objective
 
 
 def test_the_same_solution_matches_itself_and_another_does_not(solution):
@@ -101,7 +117,7 @@ def test_the_average_of_one_model_is_itself_and_local_keeps_its_own(solution):
 
 def test_frozen_phenotypes_score_patients_and_refuse_other_codes():
     axes = (Axis("medication", 2, ("m0", "m1")), Axis("diagnosis", 2, ("d0", "d1")))
-    frozen = FrozenPhenotypes(axes, (np.eye(2), np.eye(2)))
+    frozen = FrozenPhenotypes(axes, (np.eye(2), np.eye(2)), SquaredLoss())
     cells = np.array([[0, 0, 0], [1, 1, 1]])
     own = CountTensor.from_cells(cells, [3, 5], axes=axes)
     assert frozen.memberships(own) == pytest.approx(np.array([[3.0, 0.0], [0.0, 5.0]]))

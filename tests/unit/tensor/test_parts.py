@@ -120,7 +120,7 @@ def test_parts_contribute_what_one_piece_contributes(
     (rows,) = loss.fit_patients(whole, models[:1])
     one, other = (core_parts(t, rows, models[0]).core for t in (whole, parts))
     assert np.allclose(one, other, rtol=1e-9, atol=1e-9)
-    assert np.array_equal(*(members(t, models[0]) for t in (whole, parts)))
+    assert np.array_equal(*(members(t, models[0], SquaredLoss()) for t in (whole, parts)))
 
 
 @pytest.mark.parametrize("method", ["exact", "trip", "central"])
