@@ -195,7 +195,8 @@ def simulate(
         if min_cell is not None:
             progress.say(_removed_in_words(federation.codes_removed, min_cell))
         progress.say(
-            f"{len(federation.tensors)} hospitals, {federation.nonzeros:,} cells, "
+            f"{len(federation.tensors)} hospital{'' if len(federation.tensors) == 1 else 's'}, "
+            f"{federation.nonzeros:,} cells, "
             f"axes agreed in {federation.alignment_seconds:.2f} s"
         )
         beside: tuple[Method, ...] = ("central", "local") if compare else ()

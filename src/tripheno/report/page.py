@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def environment() -> Environment:
     )
     made.filters["percent"] = percent
     made.filters["signed"] = signed_percent
+    made.filters["reached"] = reached
     made.filters["plain"] = plain
     made.filters["apart"] = apart
     made.filters["pair"] = lambda word: (word, word)
@@ -66,6 +68,11 @@ def environment() -> Environment:
     made.filters["thousands"] = lambda number: f"{number:,}"
     made.filters["spoken"] = spoken
     return made
+
+
+def reached(match: float) -> str:
+    """A match rounded down: what is below a threshold is not shown as if it were not."""
+    return f"{floor(100 * match + 1e-9) / 100:.2f}"
 
 
 def percent(share: float, digits: int = 0) -> str:

@@ -47,7 +47,8 @@ def _slide(deck: Any, one: Chosen, foot: str) -> None:
     _text(slide, (0.6, 1.25, 12.1, 0.9), facts(phenotype), 16)
     width = 12.1 / len(one.codes)
     for n, (mode, codes) in enumerate(one.codes.items()):
-        _codes(slide, mode, codes[:CODES], (0.6 + n * width, 2.5, width - 0.3))
+        rows = [(_name(code), share_of(code, phenotype)) for code in codes[:CODES]]
+        _codes(slide, (mode.capitalize(), "share"), rows, (0.6 + n * width, 2.5, width - 0.3))
 
 
 def facts(phenotype: Phenotype) -> list[str]:
@@ -67,8 +68,9 @@ def facts(phenotype: Phenotype) -> list[str]:
 
 
 def _codes(
-    slide: Any, mode: str, codes: tuple[RankedCode, ...], place: tuple[float, float, float]
-) -> None:
+    slide: Any, heading: tuple[str, str], codes: list[tuple[str, str]],
+    place: tuple[float, float, float],
+) -> None:  # fmt: skip
     from pptx.util import Inches, Pt  # noqa: PLC0415
 
     left, top, width = place
@@ -77,8 +79,7 @@ def _codes(
     )
     table = shape.table
     table.columns[0].width, table.columns[1].width = Inches(width - 1.9), Inches(1.9)
-    rows = [(mode.capitalize(), "share"), *((_name(code), _share(code)) for code in codes)]
-    for n, row in enumerate(rows):
+    for n, row in enumerate([heading, *codes]):
         for m, words in enumerate(row):
             cell = table.cell(n, m)
             cell.text = words
@@ -90,9 +91,14 @@ def _name(code: RankedCode) -> str:
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
-def _share(code: RankedCode) -> str:
-    share = percent(code.share)
-    if code.interval is None:
+def share_of(code: RankedCode, phenotype: Phenotype) -> str:
+    """A code's share with its interval, none of an unstable phenotype; whose it is, if another's.
+
+    Codes of a phenotype that was merged into this one keep their own shares.
+    """
+    own = any(code in codes for codes in phenotype.codes.values())
+    share = percent(code.share) + ("" if own else " (merged)")
+    if code.interval is None or not own or phenotype.grade == "unstable":
         return share
     return f"{share} ({100 * code.interval[0]:.0f}–{100 * code.interval[1]:.0f})"
 
