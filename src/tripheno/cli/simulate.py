@@ -144,6 +144,7 @@ def simulate(
     from tripheno.report.run_folder import SHOWN, check_folder
     from tripheno.report.simulated import run_simulation
     from tripheno.report.sites import check_before, read_sites
+    from tripheno.report.summary import hospitals_among
     from tripheno.solver.guides import read_guides
     from tripheno.solver.settings import Method, SolverSettings
     from tripheno.study.sharding import shards_of
@@ -195,8 +196,7 @@ def simulate(
         if min_cell is not None:
             progress.say(_removed_in_words(federation.codes_removed, min_cell))
         progress.say(
-            f"{len(federation.tensors)} hospital{'' if len(federation.tensors) == 1 else 's'}, "
-            f"{federation.nonzeros:,} cells, "
+            f"{hospitals_among(federation.tensors)}, {federation.nonzeros:,} cells, "
             f"axes agreed in {federation.alignment_seconds:.2f} s"
         )
         beside: tuple[Method, ...] = ("central", "local") if compare else ()

@@ -92,10 +92,10 @@ def prevalence_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
         x=alt.X("share:Q", title="Share of the hospital’s patients", axis=percents),
         y=alt.Y("phenotype:N", title=None, sort=None, axis=alt.Axis(labelLimit=400)),
         color=alt.Color(
-            "hospital:N", title=None, sort=order,
-            scale=alt.Scale(range=[BLUE, ORANGE, GREEN, PURPLE, SOFT]),
+            "hospital:N", title=None,
+            scale=alt.Scale(domain=order, range=[BLUE, ORANGE, GREEN, PURPLE, SOFT]),
         ),
-        shape=alt.Shape("hospital:N", title=None, sort=order),
+        shape=alt.Shape("hospital:N", title=None, scale=alt.Scale(domain=order)),
     )  # fmt: skip
     return _styled(chart.properties(width=430))
 

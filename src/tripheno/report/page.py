@@ -120,7 +120,7 @@ def page_context(report: Report) -> dict[str, Any]:
 def _models(report: Report) -> dict[str, Any] | None:
     """The table of models under the names people gave; no origin that is not claimed.
 
-    Of an unstable phenotype other models' names are not shown either: they say the same.
+    Which models have an unstable phenotype is not shown either: it would say the same.
     """
     table: dict[str, Any] | None = report.comparison.get("table")
     if not table:
@@ -132,7 +132,9 @@ def _models(report: Report) -> dict[str, Any] | None:
         phenotype = shown.get(lead["rank"]) if lead else None
         if phenotype is not None:
             kind = phenotype.claimed.kind if phenotype.claimed else None
-            if phenotype.grade == "unstable" or not phenotype.named:
+            if phenotype.grade == "unstable":
+                others = []
+            elif not phenotype.named:
                 others = [cell and {**cell, "title": ""} for cell in others]
             cells = [{**lead, "title": phenotype.title}, *others]
             rows.append({**row, "cells": cells, "kind": kind, "grade": phenotype.grade})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tripheno.records.source import is_remainder
@@ -33,8 +33,13 @@ def names_of(run: Mapping[str, Any]) -> list[str]:
 
 
 def how_many(run: Mapping[str, Any]) -> str:
+    """``3 hospitals`` of a run."""
+    return hospitals_among(names_of(run))
+
+
+def hospitals_among(names: Iterable[str]) -> str:
     """``3 hospitals``: patients of whom the hospital is not recorded are none."""
-    count = sum(not is_remainder(name) for name in names_of(run))
+    count = sum(not is_remainder(name) for name in names)
     return f"{count} hospital{'' if count == 1 else 's'}"
 
 

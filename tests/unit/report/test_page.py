@@ -180,3 +180,4 @@ def test_two_codes_of_one_name_have_a_bar_each_and_hospitals_their_own_order():
     shares = [{"phenotype": "1. a", "hospital": name, "share": 0.1} for name in ("west", "east")]
     drawn = as_svg(prevalence_chart(shares), "shares")
     assert drawn.index(">west<") < drawn.index(">east<")
+    assert drawn.count(">west<") == 1  # colours and shapes share a legend
