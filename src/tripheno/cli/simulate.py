@@ -143,10 +143,11 @@ def simulate(
     from tripheno.protocol.agreed import SetAside
     from tripheno.report.run_folder import SHOWN, check_folder
     from tripheno.report.simulated import run_simulation
-    from tripheno.report.sites import check_before, read_sites
+    from tripheno.report.sites import read_sites
     from tripheno.report.summary import hospitals_among
     from tripheno.solver.guides import read_guides
     from tripheno.solver.settings import Method, SolverSettings
+    from tripheno.study.beforehand import check_before
     from tripheno.study.sharding import shards_of
     from tripheno.study.simulation import Simulation, assemble
 

@@ -17,7 +17,7 @@ from tripheno.records.events import CountingRule, write_events
 from tripheno.report.annotations import latest
 from tripheno.report.cohorts import score, write_scored
 from tripheno.report.exports.chosen import Wanted
-from tripheno.report.exports.slides import share_of
+from tripheno.report.exports.slides import fitting, names_on, share_of
 from tripheno.report.exports.write import FORMATS, export_run
 from tripheno.report.phenotypes import Phenotype, RankedCode
 from tripheno.report.run_folder import read_report
@@ -361,3 +361,20 @@ def test_a_slide_gives_no_interval_of_an_unstable_phenotype_and_says_whose_a_sha
     assert share_of(code, stable) == "< 1 % (0–1)"
     assert share_of(code, replace(stable, grade="unstable")) == "< 1 %"
     assert share_of(replace(code, position=4), stable) == "< 1 % (merged)"
+
+
+def test_words_on_a_slide_stay_in_their_box():
+    assert fitting(["short"], 12.1, 5.0, 20) == 20
+    many = ["a sentence of sixty letters, more or less, as reports have"] * 30
+    size = fitting(many, 12.1, 5.0, 20)
+    assert 8 < size < 20
+    assert 30 * 1.2 * size / 72 <= 5.0
+    assert fitting(["語" * 50], 12.1, 0.9, 28) < fitting(["l" * 50], 12.1, 0.9, 28) == 28
+
+
+def test_two_strengths_of_a_drug_have_two_names_on_a_slide():
+    codes = [RankedCode(n, str(n), name, 0.5, 0.3) for n, name in enumerate(
+        ("acetaminophen 325 MG Oral Tablet", "acetaminophen 160 MG Oral Tablet",
+         "digoxin 0.125 MG Oral Tablet", ""))]  # fmt: skip
+    first, second = (code.name for code in codes[:2])
+    assert names_on(codes) == [first, second, "digoxin", "(not known here)"]

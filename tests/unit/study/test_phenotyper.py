@@ -16,7 +16,7 @@ import pytest
 
 import tripheno
 from kit.planted import planted
-from tripheno.errors import SettingsError
+from tripheno.errors import DisjointCodes, SettingsError
 from tripheno.solver.settings import SolverSettings
 
 ROOT = Path(__file__).parents[3]
@@ -54,6 +54,19 @@ def test_values_are_checked_by_fit_and_not_before(tensors):
         model.fit(tensors)
     with pytest.raises(SettingsError, match="resamples"):
         tripheno.Phenotyper(3, resamples=51).fit(tensors)
+
+
+def test_what_is_impossible_is_said_before_anything_is_fitted():
+    cells = {"indices": [[0, 0, 0], [1, 1, 1]], "values": [1, 2], "shape": (2, 2, 2)}
+    two = tripheno.CountTensor.from_cells(**cells, modes=["medication", "diagnosis"])
+    with pytest.raises(SettingsError, match="500 phenotypes of 4 patients and 4 cells"):
+        tripheno.Phenotyper(500).fit([two, two])
+    tables = [
+        {"patient": [0, 0], "window": [0, 0], "mode": ["medication", "diagnosis"],
+         "code": ["aspirin", f"{system}:1"]} for system in ("ICD9CM", "ICD10CM")
+    ]  # fmt: skip
+    with pytest.raises(DisjointCodes, match="shares no diagnosis code"):
+        tripheno.Phenotyper(1).fit(tables)
 
 
 def test_resampled_patients_grade_the_phenotypes(fitted, tensors):
