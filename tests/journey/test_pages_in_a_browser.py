@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -15,10 +16,14 @@ from urllib.request import urlopen
 import pytest
 
 from kit.planted import planted
+from tripheno.errors import NotConverged
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
-from tripheno.report.page import render_page
+from tripheno.report.exports.chosen import Wanted
+from tripheno.report.exports.write import export_run
+from tripheno.report.page import ORDERS, render_page
 from tripheno.report.run_folder import read_report
+from tripheno.report.runs_compared import compare_runs
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.simulation import Simulation, assemble
@@ -142,7 +147,7 @@ class TestEveryPage:
         titles = [title.casefold() for _, _, title in sorted(tops)]
         assert titles == sorted(titles)
 
-    def test_no_card_is_split_on_paper(self, run, look):
+    def test_rows_figures_and_cards_are_kept_whole_on_paper(self, run, look):
         page = look().open(f"file://{run / 'report.html'}")
         page.emulate_media(media="print")
         kept = "all => all.map((one) => getComputedStyle(one).breakInside)"
@@ -153,6 +158,83 @@ class TestEveryPage:
             urlopen(address[:-3] + "bad")
         assert refused.value.code == 403
         refused.value.close()
+
+
+@pytest.fixture(scope="module")
+def fifty(tmp_path_factory):
+    """Fifty phenotypes, more than the data hold: stable, partly and not."""
+    folder = tmp_path_factory.mktemp("fifty") / "run"
+    settings = SolverSettings(50, "exact", tol=1e-2, starts=1, max_iter=3)
+    study = Simulation(assemble(planted(0).hospitals), settings, {}, beside=(), resamples=2)
+    with pytest.warns(NotConverged):
+        run_simulation(study, folder, 0.0)
+    return folder
+
+
+class TestFifty:
+    def test_search_and_sort_find_their_cards_among_fifty(self, fifty, look, serve):
+        phenotypes = read_report(fifty).phenotypes
+        shown = [p for p in phenotypes if p.shown]
+        word = shown[-1].shown["diagnosis"][0].name
+        names = {
+            p.number: [c.name for codes in p.shown.values() for c in codes] for p in phenotypes
+        }
+        with serve(fifty) as address:
+            watched = look(host_of(address))
+            page = watched.open(page_of(address, "/phenotypes"))
+            assert page.locator("article").count() == 50
+            assert watched.overflows() == {}
+            page.locator("#search").fill(word.upper())
+            page.locator(".filter [name=sort]").select_option("patients")
+            with page.expect_navigation():
+                page.get_by_role("button", name="Show").click()
+            found = page.eval_on_selector_all("article", "all => all.map((one) => one.id)")
+        having = [p for p in phenotypes if word in names[p.number] or word in p.title]
+        wanted = sorted(having, key=ORDERS["patients"])
+        assert 0 < len(wanted) < 50
+        assert found == [f"phenotype-{p.number}" for p in wanted]
+
+    def test_the_report_of_fifty_is_accessible_and_sorts_without_a_script(self, fifty, look):
+        watched = look()
+        page = watched.open(f"file://{fifty / 'report.html'}")
+        assert watched.overflows() == {}
+        assert watched.axe() == []
+        page.locator("#sort-grade").check()
+        tops = page.eval_on_selector_all(
+            "article", "all => all.map((one) => [one.getBoundingClientRect().top,"
+            " one.getBoundingClientRect().left, one.id])"
+        )  # fmt: skip
+        sure = {f"phenotype-{p.number}": ORDERS["grade"](p) for p in read_report(fifty).phenotypes}
+        placed = [sure[name] for _, _, name in sorted(tops)]
+        assert placed == sorted(placed)
+
+    def test_no_card_is_split_between_two_sheets_of_paper(self, fifty, look):
+        """Every card bears a link at its top and one at its foot: a PDF says where links are."""
+        page = look().open(f"file://{fifty / 'report.html'}")
+        page.evaluate("""() => document.querySelectorAll("article").forEach((one) => {
+            for (const end of ["afterbegin", "beforeend"])
+                one.insertAdjacentHTML(end, `<a href="https://${end}.test/${one.id}">.</a>`);
+        })""")
+        places = sheets_of(page.pdf(format="A4"))
+        for p in read_report(fifty).phenotypes:
+            top, foot = (places[f"https://{end}.test/phenotype-{p.number}"]
+                         for end in ("afterbegin", "beforeend"))  # fmt: skip
+            assert top == foot, p.number
+        assert len(set(places.values())) > 10
+
+
+def sheets_of(pdf):
+    """The page of each link; objects of a PDF stand in clear, only what is drawn is packed."""
+    found = re.findall(rb"(?:^|\n)(\d+) 0 obj\s(.*?)endobj", pdf, re.DOTALL)
+    objects = {int(number): body for number, body in found}
+    places = {}
+    for sheet, body in objects.items():
+        links = re.search(rb"/Type /Page\b.*/Annots \[(.*?)\]", body, re.DOTALL)
+        for number in re.findall(rb"(\d+) 0 R", links[1]) if links else ():
+            address = re.search(rb"/URI \((.*?)\)", objects[int(number)])
+            if address:
+                places[address[1].decode()] = sheet
+    return places
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +332,42 @@ class TestNamingAndJudging:
             assert page.locator("article").count() == 1
         report = look().open(f"file://{own / 'report.html'}")
         assert report.locator("h3 bdi", has_text="Asthma").count() == 1
+
+    def test_a_name_goes_from_the_page_to_report_table_export_and_comparison(
+        self, own, look, serve, tmp_path
+    ):
+        with serve(own) as address:
+            page = look(host_of(address)).open(page_of(address, "/phenotypes"))
+            self.say(page, 2, name="Asthma <of Ada>", verdict="meaningful")
+            page.get_by_text("History, 2 lines").click()
+            assert page.get_by_text("name Asthma <of Ada>").is_visible()
+        report = look().open(f"file://{own / 'report.html'}")
+        assert report.locator("#title-2 bdi").inner_text() == "Asthma <of Ada>"
+        assert "Asthma <of Ada>" in (own / "phenotypes.csv").read_text()
+        export_run(own, "valueset", tmp_path / "out", Wanted(unstable=True, only=(2,)))
+        assert "Asthma <of Ada>" in (tmp_path / "out" / "phenotype-002.json").read_text()
+        export_run(own, "csv", tmp_path / "csv")
+        assert "Ada,Asthma <of Ada>,meaningful" in (tmp_path / "csv" / "review.csv").read_text()
+        assert compare_runs(own, own).matched[1].first.title == "Asthma <of Ada>"
+
+    def test_two_runs_of_a_folder_stand_side_by_side(self, own, fifty, look, serve):
+        shutil.copytree(fifty, own.parent / "fifty")
+        newest = own / "run.json"
+        newest.write_text(newest.read_text())
+        with serve(own.parent) as address:
+            watched = look(host_of(address))
+            page = watched.open(page_of(address, "/compare"))
+            page.locator("[name=with]").select_option("fifty")
+            with page.expect_navigation():
+                page.get_by_role("button", name="Compare").click()
+            found = compare_runs(own, fifty)
+            words = f"{len(found.matched)} phenotypes are in both"
+            assert page.get_by_text(words).is_visible()
+            assert page.get_by_text("n_components 4 → 50").is_visible()
+            rows = page.get_by_role("region", name="Phenotypes of both runs").locator("tbody tr")
+            assert rows.count() == len(found.matched) + len(found.vanished) + len(found.appeared)
+            assert watched.overflows() == {}
+            assert watched.axe() == []
 
     def test_keys_lead_through_the_cards_and_to_the_search(self, address, look):
         page = look(host_of(address)).open(page_of(address, "/phenotypes"))

@@ -44,3 +44,5 @@ def compare(
         made.add_row("appeared", f"{one.number}. {one.title}", "", "")
     out().print(made)
     out().print(f"\nFactor match {found.fms:.3f}; {len(found.matched)} phenotypes are in both.")
+    if found.differences:
+        out().print(f"Not the same: {'; '.join(found.differences)}.")

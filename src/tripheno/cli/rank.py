@@ -55,6 +55,7 @@ def rank(
     from tripheno.report.charts import as_svg, rank_chart
     from tripheno.report.sites import read_sites
     from tripheno.solver.settings import SolverSettings
+    from tripheno.study.beforehand import check_before
     from tripheno.study.evidence import choose_rank
     from tripheno.study.makers import Maker
     from tripheno.study.simulation import assemble
@@ -63,6 +64,7 @@ def rank(
     settings = SolverSettings(method="exact", loss=loss, seed=seed, tol=tol, starts=starts)
     found = read_sites(sites, hospitals, None, seed)
     tensors = found.tensors
+    check_before(tensors, max(wanted), dealt_out=True)
     maker = Maker(seed=seed)
     kind = maker.of(tuple(tensors))
     with Progress() as progress:

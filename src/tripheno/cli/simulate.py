@@ -143,9 +143,11 @@ def simulate(
     from tripheno.protocol.agreed import SetAside
     from tripheno.report.run_folder import SHOWN, check_folder
     from tripheno.report.simulated import run_simulation
-    from tripheno.report.sites import check_before, read_sites
+    from tripheno.report.sites import read_sites
+    from tripheno.report.summary import hospitals_among
     from tripheno.solver.guides import read_guides
     from tripheno.solver.settings import Method, SolverSettings
+    from tripheno.study.beforehand import check_before
     from tripheno.study.sharding import shards_of
     from tripheno.study.simulation import Simulation, assemble
 
@@ -195,7 +197,7 @@ def simulate(
         if min_cell is not None:
             progress.say(_removed_in_words(federation.codes_removed, min_cell))
         progress.say(
-            f"{len(federation.tensors)} hospitals, {federation.nonzeros:,} cells, "
+            f"{hospitals_among(federation.tensors)}, {federation.nonzeros:,} cells, "
             f"axes agreed in {federation.alignment_seconds:.2f} s"
         )
         beside: tuple[Method, ...] = ("central", "local") if compare else ()

@@ -20,7 +20,6 @@ from tripheno.report.cohorts import score
 from tripheno.report.phenotypes import Phenotype
 
 MOST_LISTED = 500
-MOST_EVENTS = 2_000
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,14 @@ class OwnPatients:
             for code in codes
         }
         own = self._events.filter(pc.equal(self._events["patient"], patient))
-        days: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
-        for row in own.slice(0, MOST_EVENTS).to_pylist():
-            day = "no date" if row["time"] is None else row["time"].date().isoformat()
-            key = (row["mode"], row["code"])
-            days.setdefault(day, {})[key] = {
-                "mode": row["mode"], "name": row["label"] or row["code"], "share": shown.get(key)
-            }  # fmt: skip
+        own = own.set_column(1, "day", own["time"].cast(pa.date32()))
+        once = own.group_by(["day", "mode", "code"]).aggregate([("label", "max")])
+        days: dict[str, list[dict[str, Any]]] = {}
+        for row in once.to_pylist():
+            name, share = row["label_max"] or row["code"], shown.get((row["mode"], row["code"]))
+            day = "no date" if row["day"] is None else row["day"].isoformat()
+            days.setdefault(day, []).append({"mode": row["mode"], "name": name, "share": share})
         return [
-            {"day": day, "events": sorted(found.values(), key=lambda e: -(e["share"] or 0.0))}
+            {"day": day, "events": sorted(found, key=lambda e: (-(e["share"] or 0.0), e["name"]))}
             for day, found in sorted(days.items())
         ]

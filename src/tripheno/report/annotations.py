@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,7 +52,14 @@ class Annotations:
 
         ``known`` are the numbers of the run's phenotypes, where they are to be checked.
         """
-        faults = self.faults(phenotype, reviewer.strip(), field, value.strip(), known)
+        faults = self.faults(
+            phenotype,
+            reviewer.strip(),
+            field,
+            value.strip(),
+            known=known,
+            decided=decisions(self.said()),
+        )
         if faults:
             raise SettingsError("; ".join(faults), where="annotation")
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -72,17 +79,21 @@ class Annotations:
 
     @staticmethod
     def faults(
-        phenotype: int, reviewer: str, field: str, value: str, known: Collection[int] = ()
-    ) -> list[str]:
-        """What keeps a statement from being added."""
+        phenotype: int, reviewer: str, field: str, value: str, *, known: Collection[int] = (),
+        decided: Mapping[int, str] | None = None,
+    ) -> list[str]:  # fmt: skip
+        """What keeps a statement from being added; ``decided`` is what holds of each phenotype."""
         into = merged_into(value)
+        back = field == "decision" and phenotype in _merged_after(into, decided or {})
         other = into is not None and into != phenotype and (not known or into in known)
         wrong = {
             "no such phenotype": known and phenotype not in known,
             f"no field '{field[:20]}'": field not in FIELDS,
-            "unknown verdict": field == "verdict" and value not in VERDICTS,
+            f"a verdict is {', '.join(VERDICTS[1:-1])} or {VERDICTS[-1]}":
+                field == "verdict" and value not in VERDICTS,
             "a decision is 'rejected', 'merged into' another phenotype's number, or empty":
                 field == "decision" and value not in ("", REJECTED) and not other,
+            f"phenotype {into} is merged into {phenotype} already": back,
             "a reviewer has a name of 1 to 80 characters": not 0 < len(reviewer) <= 80,
             f"longer than {LONGEST:,} characters": len(value) > LONGEST,
         }  # fmt: skip
@@ -113,6 +124,20 @@ def merged_into(decision: str) -> int | None:
     """The phenotype that a decision merges into, if it merges."""
     found = _MERGED.fullmatch(decision)
     return int(found[1]) if found else None
+
+
+def decisions(said: Iterable[Annotation]) -> dict[int, str]:
+    """Phenotype → the last decision about it, whoever took it."""
+    return {one.phenotype: one.value for one in said if one.field == "decision"}
+
+
+def _merged_after(number: int | None, decided: Mapping[int, str]) -> list[int]:
+    """What a phenotype was merged into, what that was merged into, and so on."""
+    found: list[int] = []
+    while number is not None and number not in found:
+        found.append(number)
+        number = merged_into(decided.get(number, ""))
+    return found[1:]
 
 
 def latest(said: Iterable[Annotation]) -> dict[tuple[int, str], dict[str, str]]:

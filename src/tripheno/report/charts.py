@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -86,20 +87,28 @@ def prevalence_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
     """
     shown = [dict(row) for row in rows if row["share"] is not None]
     percents = alt.Axis(format="%", tickCount=6, labelFlush=False)
+    order = list(dict.fromkeys(row["hospital"] for row in rows))
     chart: alt.Chart = alt.Chart(_data(shown)).mark_point(size=80, filled=True, opacity=0.9).encode(
         x=alt.X("share:Q", title="Share of the hospital’s patients", axis=percents),
         y=alt.Y("phenotype:N", title=None, sort=None, axis=alt.Axis(labelLimit=400)),
         color=alt.Color(
-            "hospital:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, GREEN, PURPLE, SOFT])
+            "hospital:N", title=None,
+            scale=alt.Scale(domain=order, range=[BLUE, ORANGE, GREEN, PURPLE, SOFT]),
         ),
-        shape=alt.Shape("hospital:N", title=None),
+        shape=alt.Shape("hospital:N", title=None, scale=alt.Scale(domain=order)),
     )  # fmt: skip
     return _styled(chart.properties(width=430))
 
 
 def code_chart(rows: Sequence[Mapping[str, Any]], title: str) -> alt.Chart:
-    """The codes of one phenotype: ``rows`` have ``label``, ``mode`` and ``share``."""
-    chart: alt.Chart = alt.Chart(_data([dict(row) for row in rows]), title=title).mark_bar().encode(
+    """The codes of one phenotype: ``rows`` have ``code``, ``label``, ``mode`` and ``share``."""
+    heard = Counter(row["label"] for row in rows)  # two bars of one name would be one
+    named = [
+        {**row, "label": row["label"] if heard[row["label"]] == 1
+         else f"{row['label']} ({row['mode']} {row['code']})"}
+        for row in rows
+    ]  # fmt: skip
+    chart: alt.Chart = alt.Chart(_data(named), title=title).mark_bar().encode(
         x=alt.X("share:Q", title="Share of the phenotype", axis=alt.Axis(format="%")),
         y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=340)),
         color=alt.Color("mode:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, GREEN, PURPLE])),

@@ -124,10 +124,12 @@ class LoadedRun:
 
     def plot_phenotype(self, number: int) -> alt.Chart:
         """The shown codes of one phenotype by their share."""
-        rows = [row for row in self.codes.to_pylist() if row["phenotype"] == number]
-        if not rows:
+        chosen = [p for p in self.phenotypes if p.number == number]
+        if not chosen:
             raise SettingsError(f"no phenotype {number}")
-        return code_chart(rows, rows[0]["title"])
+        if not chosen[0].named:
+            raise SettingsError(f"phenotype {number} rests on too few patients to show its codes")
+        return code_chart(arrow_of(phenotype_rows(chosen)).to_pylist(), chosen[0].title)
 
     def plot_convergence(self) -> alt.Chart:
         """Error, or the objective, by iteration."""

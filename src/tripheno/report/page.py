@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def environment() -> Environment:
     )
     made.filters["percent"] = percent
     made.filters["signed"] = signed_percent
+    made.filters["reached"] = reached
     made.filters["plain"] = plain
     made.filters["apart"] = apart
     made.filters["pair"] = lambda word: (word, word)
@@ -66,6 +68,11 @@ def environment() -> Environment:
     made.filters["thousands"] = lambda number: f"{number:,}"
     made.filters["spoken"] = spoken
     return made
+
+
+def reached(match: float) -> str:
+    """A match rounded down: what is below a threshold is not shown as if it were not."""
+    return f"{floor(100 * match + 1e-9) / 100:.2f}"
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -113,7 +120,7 @@ def page_context(report: Report) -> dict[str, Any]:
 def _models(report: Report) -> dict[str, Any] | None:
     """The table of models under the names people gave; no origin that is not claimed.
 
-    Of an unstable phenotype other models' names are not shown either: they say the same.
+    Which models have an unstable phenotype is not shown either: it would say the same.
     """
     table: dict[str, Any] | None = report.comparison.get("table")
     if not table:
@@ -125,7 +132,9 @@ def _models(report: Report) -> dict[str, Any] | None:
         phenotype = shown.get(lead["rank"]) if lead else None
         if phenotype is not None:
             kind = phenotype.claimed.kind if phenotype.claimed else None
-            if phenotype.grade == "unstable" or not phenotype.named:
+            if phenotype.grade == "unstable":
+                others = []
+            elif not phenotype.named:
                 others = [cell and {**cell, "title": ""} for cell in others]
             cells = [{**lead, "title": phenotype.title}, *others]
             rows.append({**row, "cells": cells, "kind": kind, "grade": phenotype.grade})

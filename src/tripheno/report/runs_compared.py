@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,15 @@ class RunsCompared:
     matched: tuple[Matched, ...]
     vanished: tuple[Side, ...]
     appeared: tuple[Side, ...]
+
+    @property
+    def differences(self) -> list[str]:
+        """What differs in a few words each; of inputs and guides that they do."""
+        return [
+            name if name in ("inputs", "guides")
+            else f"{name} {' → '.join('from the data' if v is None else str(v) for v in pair)}"
+            for name, pair in self.differs.items()
+        ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -118,11 +128,24 @@ def _about(folder: Path, report: Report) -> dict[str, Any]:
 def _differences(first: Report, second: Report) -> dict[str, tuple[Any, Any]]:
     """Settings and inputs that are not the same in both."""
     ours, theirs = (
-        {**r.run["provenance"]["settings"], "inputs": r.run["provenance"]["inputs"]}
+        {
+            **_flat(r.run["provenance"]["settings"]),
+            "hospitals": len(r.run["hospitals"]),
+            "inputs": r.run["provenance"]["inputs"],
+        }
         for r in (first, second)
     )
     names = dict.fromkeys([*ours, *theirs])
     return {n: (ours.get(n), theirs.get(n)) for n in names if ours.get(n) != theirs.get(n)}
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Settings of a study, which stand in tables, by their full names."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = isinstance(value, dict)
+        found |= _flat(value, f"{above}{name}.") if inner else {f"{above}{name}": value}
+    return found
 
 
 def _side(p: Phenotype) -> Side:

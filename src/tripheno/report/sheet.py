@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tripheno.errors import BadSheet, MissingExtra
 from tripheno.files import as_it_was
-from tripheno.report.annotations import FIELDS, latest
+from tripheno.report.annotations import FIELDS, Annotation, decisions, latest
 from tripheno.report.run_folder import Report
 
-HEADING = ("run", "phenotype", "title", "grade", "codes", "reviewer", *FIELDS)
+SEEN = "statements"  # how many there were when the sheet was made: what it shows is as old
+HEADING = ("run", "phenotype", "title", "grade", "codes", "reviewer", *FIELDS, SEEN)
 
 
 def sheet_rows(report: Report, reviewer: str = "") -> list[list[Any]]:
     """A row for each phenotype and reviewer so far, and one without a reviewer to be filled in."""
-    state = latest(report.annotations.said())
+    heard = report.annotations.said()
+    state, seen = latest(heard), len(heard)
     rows: list[list[Any]] = []
     for p in report.phenotypes:
         codes = "\n".join(
@@ -27,9 +30,9 @@ def sheet_rows(report: Report, reviewer: str = "") -> list[list[Any]]:
         about = [report.annotations.run, p.number, p.title, p.grade or "not examined", codes]
         for (number, who), said in state.items():
             if number == p.number:
-                rows.append([*about, who, *(said.get(field, "") for field in FIELDS)])
+                rows.append([*about, who, *(said.get(field, "") for field in FIELDS), seen])
         if (p.number, reviewer) not in state:
-            rows.append([*about, reviewer, *("" for _ in FIELDS)])
+            rows.append([*about, reviewer, *("" for _ in FIELDS), seen])
     return [list(HEADING), *rows]
 
 
@@ -53,39 +56,65 @@ def read_sheet(path: Path) -> list[dict[str, str]]:
 def take_sheet(report: Report, path: Path, reviewer: str = "") -> dict[str, int]:
     """Add to the annotations what a sheet says anew; nothing is added unless all of it can be.
 
-    An empty cell says nothing. A row without a reviewer is signed by ``reviewer``.
+    An empty cell says nothing, and one that stands as the sheet was made neither: what was said
+    since holds. A row without a reviewer is signed by ``reviewer``.
     """
     annotations = report.annotations
     known = {p.number for p in report.phenotypes}
-    state = latest(annotations.said())
+    heard = annotations.said()
+    decided = decisions(heard)
     found, faults = [], []
     for place, row in enumerate(read_sheet(path), start=2):
-        said = {field: row[field] for field in FIELDS if row.get(field)}
-        who, number = row["reviewer"] or reviewer, row["phenotype"].removesuffix(".0")
-        if not said:
+        who, number = row["reviewer"] or reviewer, _whole(row["phenotype"])
+        if not any(row.get(field) for field in FIELDS):
             continue
         if row["run"] != annotations.run:
             faults.append(f"row {place} is about run {row['run'][:20] or '(none)'}")
-        elif not number.isdecimal() or not who:
-            faults.append(f"row {place} has no {'reviewer' if number.isdecimal() else 'phenotype'}")
+        elif number is None or not who:
+            faults.append(f"row {place} has no {'phenotype' if number is None else 'reviewer'}")
         else:
-            own = state.get((int(number), who), {})
-            new = {field: value for field, value in said.items() if value != own.get(field, "")}
-            found += [(int(number), who, field, value) for field, value in new.items()]
-            faults += [f"row {place}: {fault}" for one in new.items()
-                       for fault in annotations.faults(int(number), who, *one, known)]  # fmt: skip
+            for field, value in _anew(row, number, who, heard):
+                wrong = annotations.faults(number, who, field, value, known=known, decided=decided)
+                faults += [f"row {place}: {fault}" for fault in wrong]
+                found.append((number, who, field, value))
+                decided |= {number: value} if field == "decision" else {}
     if faults:
         raise BadSheet(
             "; ".join(faults[:10]), where=path.name,
-            fix="name the reviewer with --reviewer, or export the sheet of this run",
+            fix="mend these rows; --reviewer signs those without one, and a sheet is of one run",
         )  # fmt: skip
     for one in found:
         annotations.add(*one, known)
     return {"added": len(found), "phenotypes": len({number for number, *_ in found})}
 
 
+def _anew(
+    row: Mapping[str, str], number: int, who: str, heard: Sequence[Annotation]
+) -> list[tuple[str, str]]:
+    """The cells of a row that say neither what holds now nor what held when the sheet was made."""
+    then = heard[: _whole(row.get(SEEN, "")) or 0]
+    known = [latest(said).get((number, who), {}) for said in (heard, then)]
+    cells = {field: row.get(field, "") for field in FIELDS}
+    cells["verdict"] = cells["verdict"].casefold()
+    return [
+        (field, value)
+        for field, value in cells.items()
+        if value and all(value != said.get(field) for said in known)
+    ]
+
+
+def _whole(cell: str) -> int | None:
+    """A whole number, which a spreadsheet may have made ``3.0`` of."""
+    digits = cell.removesuffix(".0")
+    return int(digits) if digits.isdecimal() else None
+
+
 def _csv_rows(path: Path) -> list[list[str]]:
-    text = path.read_text(encoding="utf-8-sig")
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("cp1252")  # as Excel saves CSV where nobody asked for UTF-8
     comma, semicolon = (text.partition("\n")[0].count(c) for c in ",;")
     return list(csv.reader(io.StringIO(text), delimiter=";" if semicolon > comma else ","))
 

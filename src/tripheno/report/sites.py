@@ -1,15 +1,14 @@
-"""The hospitals of a simulation, from files; what cannot work is said before anything is fitted."""
+"""The hospitals of a simulation, from files."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from tripheno.errors import DisjointCodes, EmptyTensor, SettingsError, TriphenoWarning
+from tripheno.errors import EmptyTensor, SettingsError
 from tripheno.evaluation.comparison import dealt
 from tripheno.provenance import file_fingerprint
 from tripheno.records.traits import read_traits
@@ -74,46 +73,6 @@ def read_sites(
         tensors = {one: tensor.select_patients(own) for one, own in rows.items()}
         traits = None if traits is None else {one: traits[name][own] for one, own in rows.items()}
     return Sites(tensors, inputs, traits, left_out)
-
-
-def check_before(tensors: Mapping[str, CountTensor], rank: int, *, dealt_out: bool) -> None:
-    """What makes a simulation pointless or impossible, before it begins."""
-    patients = sum(tensor.patients for tensor in tensors.values())
-    cells = sum(tensor.nonzeros for tensor in tensors.values())
-    most = min(patients, cells)
-    if rank > most:
-        raise SettingsError(
-            f"{rank} phenotypes of {patients:,} patients and {cells:,} cells",
-            why="there cannot be more phenotypes than patients",
-            fix=f"--rank {most} or less; `tripheno rank` weighs the evidence",
-        )
-    if len(tensors) == 1 and not dealt_out:
-        warnings.warn(
-            "one site is one hospital: nothing is shared and nothing is compared. "
-            "--hospitals 3 deals its patients to three",
-            TriphenoWarning, stacklevel=2,
-        )  # fmt: skip
-    for mode in next(iter(tensors.values())).modes:
-        _check_codes(mode, {name: _codes(tensor, mode) for name, tensor in tensors.items()})
-
-
-def _check_codes(mode: str, codes: Mapping[str, frozenset[str]]) -> None:
-    """Refuse a hospital that shares no code of a mode with any other: another code system."""
-    if len(codes) < 2 or not all(codes.values()):
-        return
-    for name, own in codes.items():
-        others = frozenset[str]().union(*(codes[other] for other in codes if other != name))
-        if not own & others:
-            raise DisjointCodes(
-                f"{name} shares no {mode} code with any other hospital",
-                why="their codes are of different systems",
-                fix="roll both up to one system: `tripheno ingest … --rollup`",
-            )
-
-
-def _codes(tensor: CountTensor, mode: str) -> frozenset[str]:
-    (axis,) = (axis for axis in tensor.axes if axis.mode == mode)
-    return frozenset(code for code in axis.codes or () if code is not None)
 
 
 def _names(sites: Sequence[Path]) -> list[str]:

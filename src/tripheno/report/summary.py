@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tripheno.records.source import is_remainder
@@ -33,8 +33,13 @@ def names_of(run: Mapping[str, Any]) -> list[str]:
 
 
 def how_many(run: Mapping[str, Any]) -> str:
+    """``3 hospitals`` of a run."""
+    return hospitals_among(names_of(run))
+
+
+def hospitals_among(names: Iterable[str]) -> str:
     """``3 hospitals``: patients of whom the hospital is not recorded are none."""
-    count = sum(not is_remainder(name) for name in names_of(run))
+    count = sum(not is_remainder(name) for name in names)
     return f"{count} hospital{'' if count == 1 else 's'}"
 
 
@@ -86,7 +91,11 @@ def _who(report: Report) -> list[str]:
     known = [
         (p.prevalence.total, p)
         for p in report.phenotypes
-        if p.prevalence and p.prevalence.total and p.grade != "unstable" and not p.set_aside
+        if p.prevalence
+        and p.prevalence.total
+        and p.grade != "unstable"
+        and p.named
+        and not p.set_aside
     ]
     most = sorted(known, key=lambda one: (-one[0], one[1].number))[:3]
     titles = [f"“{p.title}” ({total:,} patients)" for total, p in most]
@@ -104,7 +113,7 @@ def _who(report: Report) -> list[str]:
 
 def _next(phenotypes: Sequence[Phenotype]) -> str:
     """What a reader does now."""
-    worth = [p for p in phenotypes if p.grade != "unstable" and not p.set_aside]
+    worth = [p for p in phenotypes if p.grade != "unstable" and p.named and not p.set_aside]
     judged = sum(bool(p.review.verdicts) for p in worth)
     if phenotypes and all(p.grade == "unstable" for p in phenotypes):
         return (
@@ -113,6 +122,8 @@ def _next(phenotypes: Sequence[Phenotype]) -> str:
         )
     if phenotypes and all(p.grade is None for p in phenotypes):
         return "Next: see whether they come back: run it again with --resamples 10, then name them."
+    if not worth:
+        return "Next: nothing is left to hand on; see the history of what was set aside."
     if judged < len(worth):
         kind = "stable" if any(p.grade == "stable" for p in worth) else "partly stable"
         return (
@@ -125,7 +136,7 @@ def _next(phenotypes: Sequence[Phenotype]) -> str:
 def _where(phenotypes: Sequence[Phenotype]) -> list[str]:
     kinds: dict[str, list[str]] = {}
     for phenotype in phenotypes:
-        if phenotype.claimed is not None:
+        if phenotype.claimed is not None and not phenotype.set_aside:
             kinds.setdefault(phenotype.claimed.kind, []).append(phenotype.title)
     said = []
     if "together" in kinds:
@@ -134,10 +145,11 @@ def _where(phenotypes: Sequence[Phenotype]) -> list[str]:
     if "one" in kinds:
         titles = listed([f"“{title}”" for title in kinds["one"]])
         said.append(f"Particular to one hospital: {titles}.")
-    if "everywhere" in kinds:
-        count = len(kinds["everywhere"])
-        verb = "is" if count == 1 else "are"
-        said.append(f"{count} of them {verb} in every hospital’s own model.")
+    for kind, whose in {"several": "several hospitals’", "everywhere": "every hospital’s"}.items():
+        count = len(kinds.get(kind, ()))
+        if count:
+            verb = "is" if count == 1 else "are"
+            said.append(f"{count} of them {verb} in {whose} own model{'s' * (kind == 'several')}.")
     return said
 
 
@@ -165,17 +177,18 @@ def _doubts(report: Report) -> list[str]:
         said.append(f"{of} on too few patients for their codes to be shown.")
     nobody = [str(p.number) for p in report.phenotypes if p.prevalence and p.prevalence.total == 0]
     if nobody:
-        said.append(f"By the rule of “How common” nobody has {listed(nobody)}.")
+        said.append(f"By the rule of “How common” nobody has {_numbers(nobody)}.")
     lost = [f"“{p.guided.name}”" for p in report.phenotypes if p.guided and not p.guided.followed]
     if lost:
         said.append(f"The data did not follow the guide {listed(lost)}.")
-    alike = [
-        f"{p.number} and {p.overlap.number}"
+    alike = {
+        tuple(sorted((p.number, p.overlap.number)))
         for p in report.phenotypes
-        if p.overlap and p.overlap.similarity >= ALIKE_FROM and p.number < p.overlap.number
-    ]
+        if p.overlap and p.overlap.similarity >= ALIKE_FROM
+    }
     if alike:
-        said.append(f"Much alike, perhaps one phenotype split in two: {listed(alike)}.")
+        pairs = listed([f"{a} with {b}" for a, b in sorted(alike)])
+        said.append(f"Much alike, perhaps one phenotype split in two: {pairs}.")
     return said
 
 

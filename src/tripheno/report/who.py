@@ -55,7 +55,10 @@ def outcomes(groups: Groups, phenotypes: Sequence[Phenotype]) -> list[dict[str, 
             if len(shown) < len(cells):
                 continue
             with_died, died, with_lived, lived = shown
-            found = association(with_died, with_lived, died - with_died, lived - with_lived)
+            others = died - with_died, lived - with_lived
+            found = association(with_died, with_lived, *others)
             if found is not None:
-                rows.append({"whom": whom, "phenotype": p, **found._asdict()})
+                counts = {"having": (with_died, with_died + with_lived),
+                          "others": (others[0], sum(others))}  # fmt: skip
+                rows.append({"whom": whom, "phenotype": p, **counts, **found._asdict()})
     return rows

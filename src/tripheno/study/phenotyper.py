@@ -34,6 +34,7 @@ from tripheno.solver.settings import (
 from tripheno.solver.solution import Iteration, Solution
 from tripheno.study.alignment import align
 from tripheno.study.axes import Tensors
+from tripheno.study.beforehand import check_before
 from tripheno.study.evidence import seeded_generators, weigh
 from tripheno.study.makers import Maker, SumsKind
 from tripheno.study.set_aside import Aside
@@ -179,6 +180,7 @@ class Phenotyper:
         if not tensors:
             raise SettingsError("There is no hospital", fix="give a list with one tensor or more")
         own = {f"hospital-{k + 1}": tensor for k, tensor in enumerate(tensors)}
+        check_before(own, self.n_components, dealt_out=True)
         federation = Maker(self.sums, settings.seed)(tuple(own))
         found = align(federation, own, "vocabulary", rule=self._rule())
         aligned = found.tensors

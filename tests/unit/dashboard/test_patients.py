@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
 from tripheno.dashboard.app import make_app
 from tripheno.dashboard.patients import OwnPatients
-from tripheno.errors import NoSuchFile
+from tripheno.errors import NoSuchFile, TriphenoWarning
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
 from tripheno.report.run_folder import read_report
@@ -92,3 +94,24 @@ def test_nothing_of_a_patient_is_written(home):
 def test_a_folder_without_events_is_refused_before_the_first_page(home, tmp_path):
     with pytest.raises(NoSuchFile):
         make_app(home / "run", TOKEN, [HOST], tmp_path)
+
+
+def test_the_first_day_of_a_long_stay_is_on_the_timeline(home, tmp_path):
+    """A code in every hour of a year, newest first: nothing is cut off unsaid."""
+    patient = OwnPatients(home / "run", home / "site").who(1)[0]
+    known = pq.read_table(home / "site" / "events.parquet")
+    hours = np.datetime64("2021-12-31T23:00", "us") - np.arange(8_760) * np.timedelta64(1, "h")
+    stay = {"patient": [patient] * 8_760, "window": [10**6] * 8_760, "mode": ["diagnosis"] * 8_760,
+            "code": ["o"] * 8_759 + ["f"], "label": ["Often"] * 8_759 + ["First"],
+            "time": pa.array(hours, pa.timestamp("us"))}  # fmt: skip
+    added = pa.table({name: stay[name] for name in known.column_names}).cast(known.schema)
+    write_events(pa.concat_tables([known, added]), tmp_path / "events.parquet", CountingRule())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TriphenoWarning)  # codes that the run does not know
+        days = OwnPatients(home / "run", tmp_path).timeline(
+            patient, read_report(home / "run").phenotypes[0]
+        )
+    year = [day for day in days if day["day"].startswith("2021")]
+    assert len(year) == 365
+    assert [event["name"] for event in year[0]["events"]] == ["First", "Often"]
+    assert all(len(day["events"]) == 1 for day in year[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,9 @@ from tripheno.records.events import CountingRule, write_events
 from tripheno.report.annotations import latest
 from tripheno.report.cohorts import score, write_scored
 from tripheno.report.exports.chosen import Wanted
+from tripheno.report.exports.slides import fitting, names_on, share_of
 from tripheno.report.exports.write import FORMATS, export_run
+from tripheno.report.phenotypes import Phenotype, RankedCode
 from tripheno.report.run_folder import read_report
 from tripheno.report.sheet import take_sheet
 from tripheno.report.simulated import run_simulation
@@ -218,6 +221,64 @@ def test_a_sheet_of_another_run_or_without_a_reviewer_adds_nothing(run, home, tm
     assert take_sheet(read_report(run), path, "Ada") == {"added": 1, "phenotypes": 1}
 
 
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        return list(csv.DictReader(stream))
+
+
+def write_rows(path, rows, encoding="utf-8"):
+    with path.open("w", newline="", encoding=encoding) as stream:
+        writer = csv.DictWriter(stream, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_an_old_sheet_does_not_take_back_what_was_said_since(run, tmp_path):
+    say(run, 1, "verdict", "meaningful")
+    export_run(run, "csv", tmp_path / "out")
+    path = tmp_path / "out" / "review.csv"
+    say(run, 1, "verdict", "not meaningful")
+    rows = rows_of(path)
+    rows[0]["comment"] = "typical"
+    write_rows(path, rows)
+    assert take_sheet(read_report(run), path) == {"added": 1, "phenotypes": 1}
+    state = latest(read_report(run).annotations.said())
+    assert state[1, "Ada"] == {"verdict": "not meaningful", "comment": "typical"}
+
+
+def test_a_sheet_saved_by_excel_in_its_own_letters_is_read(run, tmp_path):
+    export_run(run, "csv", tmp_path / "out")
+    path = tmp_path / "out" / "review.csv"
+    assert path.read_bytes().startswith("\ufeff".encode())  # by which Excel knows UTF-8
+    rows = rows_of(path)
+    rows[1] |= {"reviewer": "Zoë", "verdict": "Meaningful", "comment": "fièvre – élevée"}
+    write_rows(path, rows, "cp1252")
+    assert take_sheet(read_report(run), path)["added"] == 2
+    state = latest(read_report(run).annotations.said())
+    assert state[2, "Zoë"] == {"verdict": "meaningful", "comment": "fièvre – élevée"}
+    rows[1]["verdict"] = "splendid"
+    write_rows(path, rows, "cp1252")
+    with pytest.raises(BadSheet, match="row 3: a verdict is meaningful, possibly"):
+        take_sheet(read_report(run), path)
+
+
+def test_phenotypes_are_not_merged_in_a_ring(run, tmp_path):
+    say(run, 1, "decision", "merged into 2")
+    say(run, 2, "decision", "merged into 3")
+    for number, into in ((2, 1), (3, 1), (3, 2)):
+        with pytest.raises(SettingsError, match=f"phenotype {into} is merged into {number}"):
+            say(run, number, "decision", f"merged into {into}")
+    export_run(run, "csv", tmp_path / "out")
+    rows = rows_of(tmp_path / "out" / "review.csv")
+    for row in rows:
+        row |= {"reviewer": "Bo", "decision": {"3": "merged into 4", "4": "merged into 1"}.get(
+            row["phenotype"], "")}  # fmt: skip
+    write_rows(tmp_path / "ring.csv", rows)
+    with pytest.raises(BadSheet, match="phenotype 1 is merged into 4 already"):
+        take_sheet(read_report(run), tmp_path / "ring.csv")
+    assert [p.review.merged_into for p in read_report(run).phenotypes] == [2, 3, None, None]
+
+
 def test_merged_ones_bring_their_codes_and_rejected_ones_stay_away(run, home, tmp_path):
     say(run, 2, "decision", "merged into 1")
     say(run, 3, "decision", "rejected")
@@ -292,3 +353,28 @@ def test_slides_of_chosen_phenotypes_open_in_powerpoints_own_form(run, tmp_path)
 def test_a_phenotype_that_is_not_there_is_not_exported(run, tmp_path):
     with pytest.raises(SettingsError, match="no phenotype 99"):
         export_run(run, "slides", tmp_path / "out", Wanted(only=(99,)))
+
+
+def test_a_slide_gives_no_interval_of_an_unstable_phenotype_and_says_whose_a_share_is():
+    code = RankedCode(3, "x", "fever", 0.5, 0.004, 0.1, (0.0, 0.012))
+    stable = Phenotype(1, 1.0, 0.5, {"diagnosis": (code,)}, grade="stable")
+    assert share_of(code, stable) == "< 1 % (0–1)"
+    assert share_of(code, replace(stable, grade="unstable")) == "< 1 %"
+    assert share_of(replace(code, position=4), stable) == "< 1 % (merged)"
+
+
+def test_words_on_a_slide_stay_in_their_box():
+    assert fitting(["short"], 12.1, 5.0, 20) == 20
+    many = ["a sentence of sixty letters, more or less, as reports have"] * 30
+    size = fitting(many, 12.1, 5.0, 20)
+    assert 8 < size < 20
+    assert 30 * 1.2 * size / 72 <= 5.0
+    assert fitting(["語" * 50], 12.1, 0.9, 28) < fitting(["l" * 50], 12.1, 0.9, 28) == 28
+
+
+def test_two_strengths_of_a_drug_have_two_names_on_a_slide():
+    codes = [RankedCode(n, str(n), name, 0.5, 0.3) for n, name in enumerate(
+        ("acetaminophen 325 MG Oral Tablet", "acetaminophen 160 MG Oral Tablet",
+         "digoxin 0.125 MG Oral Tablet", ""))]  # fmt: skip
+    first, second = (code.name for code in codes[:2])
+    assert names_on(codes) == [first, second, "digoxin", "(not known here)"]

@@ -85,6 +85,15 @@ class TestLoadedRun:
         with pytest.raises(SettingsError, match="no phenotype"):
             run.plot_phenotype(99)
 
+    def test_codes_that_point_at_few_patients_are_not_drawn(self, home, tmp_path):
+        shutil.copytree(home / "six", tmp_path / "run")
+        path = tmp_path / "run" / "phenotypes.json"
+        plain = json.loads(path.read_text())
+        plain[0]["named"] = False
+        path.write_text(json.dumps(plain))
+        with pytest.raises(SettingsError, match="too few patients"):
+            tripheno.load_run(tmp_path / "run").plot_phenotype(1)
+
     def test_every_row_of_the_overview_stands_beside_its_own_shares(self, run):
         panels = run.plot_phenotypes().to_dict()["hconcat"]
         heat, common = (panel["encoding"]["y"]["scale"]["domain"] for panel in panels)
@@ -144,6 +153,16 @@ class TestRunsCompared:
         assert "<script" not in page
         assert "http://" not in page
 
+    def test_settings_of_a_study_differ_by_their_full_names(self, home, tmp_path):
+        for name, starts in {"one": 1, "two": 16}.items():
+            shutil.copytree(home / "four", tmp_path / name)
+            path = tmp_path / name / "run.json"
+            summary = json.loads(path.read_text())
+            summary["provenance"]["settings"] = {"solver": {"starts": starts, "tol": 0.1}}
+            path.write_text(json.dumps(summary))
+        found = compare_runs(tmp_path / "one", tmp_path / "two")
+        assert found.differences == ["solver.starts 1 → 16"]
+
     def test_codes_are_matched_by_code_and_not_by_place(self, home, tmp_path):
         shutil.copytree(home / "six", tmp_path / "turned")
         path = tmp_path / "turned" / "factors" / "medication.parquet"
@@ -181,7 +200,9 @@ class TestRunsCompared:
         assert done.exit_code == 0, done.output
         assert "phenotypes are in both" in done.output
         assert done.output.count("vanished") >= 2
+        assert "n_components 4 → 2" in done.output
         done = CliRunner().invoke(app, ["compare", str(others / "squared"), str(others / "site")])
+        assert "inputs" in done.output
         assert re.search(r"[+−]\w", done.output)  # codes that moved within a phenotype
 
     def test_runs_without_a_common_mode_are_refused(self, home, tmp_path):

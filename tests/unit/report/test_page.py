@@ -6,15 +6,19 @@ from dataclasses import replace
 import pytest
 
 from kit.planted import planted
+from tripheno.evaluation.origin import Origin
 from tripheno.evaluation.rank import RankChoice, RankEvidence, Recommendation, recommend
 from tripheno.report.charts import (
     as_svg,
+    code_chart,
     convergence_chart,
     overview_chart,
     prevalence_chart,
     rank_chart,
     residual_chart,
 )
+from tripheno.report.page import reached, render_page
+from tripheno.report.phenotypes import Overlap, PhenotypeReview
 from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.report.summary import sentences
@@ -115,3 +119,65 @@ def test_what_to_do_next_follows_from_how_sure_it_is(folder):
     assert "do not name or use these" in last("unstable")
     assert "of the stable ones first" in last("stable")
     assert "of the partly stable ones first" in last("partly")
+
+
+def test_pairs_and_numbers_in_a_sentence_cannot_be_read_as_a_list_or_a_count(folder):
+    report = read_report(folder)
+    alike = [
+        replace(one, overlap=Overlap(other, 0.6), prevalence=replace(one.prevalence, total=0))
+        for one, other in zip(report.phenotypes, (2, 1, 1, 3), strict=True)
+    ]
+    said = " ".join(sentences(replace(report, phenotypes=alike)))
+    assert "split in two: 1 with 2, 1 with 3 and 3 with 4." in said
+    assert "nobody has numbers 1, 2, 3 and 4." in said
+
+
+def test_what_reviewers_set_aside_is_neither_told_nor_recommended(folder):
+    report = read_report(folder)
+    for grade in ("stable", "partly"):
+        rejected = [
+            replace(one, grade=grade, name=f"name {one.number}",
+                    review=PhenotypeReview(rejected_by="Ada"))
+            for one in report.phenotypes
+        ]  # fmt: skip
+        *said, last = sentences(replace(report, phenotypes=rejected))
+        assert last.startswith("Next: nothing is left to hand on")
+        assert not any("“name " in one for one in said)
+
+
+def test_every_claimed_origin_is_told(folder):
+    report = read_report(folder)
+    where = ({"a": 0.9, "b": 0.9, "c": 0.1}, {"a": 0.9, "b": 0.9, "c": 0.9},
+             {"a": 0.9, "b": 0.1, "c": 0.1}, {"a": 0.1, "b": 0.1, "c": 0.1})  # fmt: skip
+    told = [replace(one, grade="stable", origin=Origin(found))
+            for one, found in zip(report.phenotypes, where, strict=True)]  # fmt: skip
+    said = " ".join(sentences(replace(report, phenotypes=told)))
+    assert "1 of them is in several hospitals’ own models." in said
+    assert "1 of them is in every hospital’s own model." in said
+    assert said.count("Seen only together") == said.count("Particular to one hospital") == 1
+
+
+def test_a_match_below_a_threshold_is_not_shown_as_the_threshold(folder):
+    assert [reached(match) for match in (0.6999, 0.7, 0.9499, 0.95, 1.0, 0.29)] == [
+        "0.69", "0.70", "0.94", "0.95", "1.00", "0.29",
+    ]  # fmt: skip
+    report = read_report(folder)
+    shaky = [replace(one, grade="unstable", stability_resamples=0.698, stability=0.949)
+             for one in report.phenotypes]  # fmt: skip
+    page = render_page(replace(report, phenotypes=shaky))
+    assert "resampled patients 0.69, other starts 0.94" in page
+
+
+def test_two_codes_of_one_name_have_a_bar_each_and_hospitals_their_own_order():
+    rows = [{"code": code, "label": label, "mode": "diagnosis", "share": 0.2}
+            for code, label in (("A", "sepsis"), ("B", "sepsis"), ("C", "fever"))]  # fmt: skip
+    bars = code_chart(rows, "a title").to_dict()["data"]["values"]
+    assert [bar["label"] for bar in bars] == [
+        "sepsis (diagnosis A)",
+        "sepsis (diagnosis B)",
+        "fever",
+    ]
+    shares = [{"phenotype": "1. a", "hospital": name, "share": 0.1} for name in ("west", "east")]
+    drawn = as_svg(prevalence_chart(shares), "shares")
+    assert drawn.index(">west<") < drawn.index(">east<")
+    assert drawn.count(">west<") == 1  # colours and shapes share a legend

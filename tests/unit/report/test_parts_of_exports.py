@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -51,6 +52,24 @@ def test_a_card_says_which_run_it_is_about_and_breaks_no_table(source):
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert rows
     assert all(line.endswith("|") for line in rows)
+
+
+def test_a_card_tells_the_inputs_and_what_took_no_part(source):
+    run = {
+        **source.run,
+        "left_out": {"south": "no code of diagnosis"},
+        "lacking": {"north": [{"name": None, "mode": "diagnosis", "share": 0.3}]},
+        "set_aside": [{"mode": "medication", "name": "saline", "why": "everybody has it"}],
+        "codes_removed": {"diagnosis": 1_234},
+        "provenance": {**source.run["provenance"], "inputs": {"cells": "ab" * 32}},
+    }
+    text = model_card(replace(source, report=replace(source.report, run=run)))
+    for words in ("| cells | sha256 abababababababab |",
+                  "south took no part: no code of diagnosis.",
+                  "north has none of these, which the others use often: a code known to others.",
+                  "saline (medication): everybody has it", "1,234 of diagnosis",
+                  "Counts of 1 to 10 people are withheld."):  # fmt: skip
+        assert words in text
 
 
 def test_tables_have_a_row_for_every_phenotype(source):

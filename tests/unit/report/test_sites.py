@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from typer.testing import CliRunner
 
+from tripheno.cli.main import app
 from tripheno.errors import DisjointCodes, SettingsError, TriphenoWarning
 from tripheno.records.events import CountingRule, check_events, write_events
-from tripheno.report.sites import check_before, read_sites
+from tripheno.report.sites import read_sites
+from tripheno.study.beforehand import check_before
 
 
 @pytest.fixture
@@ -43,6 +46,16 @@ def test_more_phenotypes_than_patients_are_refused(site):
     check_before(tensors, 4, dealt_out=False)
     with pytest.raises(SettingsError, match="5 phenotypes of 4 patients"):
         check_before(tensors, 5, dealt_out=False)
+
+
+def test_rank_refuses_what_simulate_refuses(site, tmp_path):
+    sites = [str(site("one", "ICD9")), str(site("two", "ICD10"))]
+    for ranks, said in {"2": "TRIP-E323", "2,5": "5 phenotypes of 4 patients"}.items():
+        words = ["rank", *sites, "--ranks", ranks, "--out", str(tmp_path / "ranks")]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code in {DisjointCodes.exit_code, SettingsError.exit_code}
+        assert said in done.output
+    assert not (tmp_path / "ranks").exists()
 
 
 def test_sites_that_share_no_code_of_a_mode_are_refused(site):

@@ -19,6 +19,7 @@ from tripheno.dashboard.app import make_app
 from tripheno.evaluation.association import association
 from tripheno.privacy.subgroups import shown_groups
 from tripheno.records.traits import GROUPS, TRAITS, nothing_known, read_traits
+from tripheno.report.page import render_page
 from tripheno.report.run_folder import read_own_groups, read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.report.who import outcomes, who_has
@@ -186,6 +187,11 @@ def test_no_association_is_claimed_for_an_unstable_phenotype(run):
     assert outcomes(report.groups, shaky) == []
     for row in outcomes(report.groups, sure):
         assert row["low"] < row["ratio"] < row["high"]
+        (died, have), (others_died, others) = row["having"], row["others"]
+        assert row["ratio"] == pytest.approx((died / have) / (others_died / others))
+        assert f"{100 * row['risk']:.1f} % ({died:,} of {have:,})" in render_page(
+            replace(report, phenotypes=sure)
+        )
 
 
 def test_subgroups_leave_in_one_blind_sum_that_the_audit_log_names(run):

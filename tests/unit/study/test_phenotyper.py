@@ -6,15 +6,20 @@ import inspect
 import re
 import subprocess
 import sys
+import sysconfig
+import zipfile
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tripheno
 from kit.planted import planted
-from tripheno.errors import SettingsError
+from tripheno.errors import DisjointCodes, SettingsError
 from tripheno.solver.settings import SolverSettings
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +54,19 @@ def test_values_are_checked_by_fit_and_not_before(tensors):
         model.fit(tensors)
     with pytest.raises(SettingsError, match="resamples"):
         tripheno.Phenotyper(3, resamples=51).fit(tensors)
+
+
+def test_what_is_impossible_is_said_before_anything_is_fitted():
+    cells = {"indices": [[0, 0, 0], [1, 1, 1]], "values": [1, 2], "shape": (2, 2, 2)}
+    two = tripheno.CountTensor.from_cells(**cells, modes=["medication", "diagnosis"])
+    with pytest.raises(SettingsError, match="500 phenotypes of 4 patients and 4 cells"):
+        tripheno.Phenotyper(500).fit([two, two])
+    tables = [
+        {"patient": [0, 0], "window": [0, 0], "mode": ["medication", "diagnosis"],
+         "code": ["aspirin", f"{system}:1"]} for system in ("ICD9CM", "ICD10CM")
+    ]  # fmt: skip
+    with pytest.raises(DisjointCodes, match="shares no diagnosis code"):
+        tripheno.Phenotyper(1).fit(tables)
 
 
 def test_resampled_patients_grade_the_phenotypes(fitted, tensors):
@@ -114,18 +132,43 @@ class TestBesideScikitLearn:
         assert isinstance(caught.value, tripheno.NotFittedError)
 
 
-def test_a_type_checker_outside_the_package_sees_its_types(tmp_path):
+@pytest.fixture
+def outside(tmp_path):
+    """A Python that has the wheel and not the sources, its dependencies borrowed from this one."""
+    words = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    home = tmp_path / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    python = home / "bin" / "python"
+    asked = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    site = Path(subprocess.check_output(asked, text=True).strip())
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(site)
+    own = Path(sysconfig.get_path("purelib"))
+    for package in own.iterdir():  # all but the sources that an editable install points at
+        if "tripheno" not in package.name and package.suffix != ".pth":
+            (site / package.name).symlink_to(package)
+    return python
+
+
+def test_a_type_checker_outside_the_package_sees_the_types_of_the_installed_wheel(
+    outside, tmp_path
+):
     user = tmp_path / "user.py"
     user.write_text(
         "import tripheno\n"
         "model = tripheno.Phenotyper(3, resamples=2)\n"
         "reveal_type(model.n_components)\n"
-        "reveal_type(tripheno.load_run('x').summary)\n"
+        "run = tripheno.load_run('x')\n"
+        "reveal_type(run.summary)\n"
+        "run.plot_prevalence().save('p.html')\n"
         "tripheno.Phenotyper(colour='blue')\n"
     )
-    words = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(user)]
-    seen = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False).stdout
+    words = ["--strict", "--no-incremental", "--python-executable", str(outside), str(user)]
+    seen = subprocess.run([sys.executable, "-m", "mypy", *words], capture_output=True, text=True,
+                          cwd=tmp_path, check=False).stdout  # fmt: skip
     assert 'Revealed type is "int"' in seen or 'Revealed type is "builtins.int"' in seen
     assert "dict[" in seen
     assert 'Unexpected keyword argument "colour"' in seen
-    assert "py.typed" not in seen
+    assert seen.splitlines()[-1].startswith("Found 1 error in 1 file"), seen

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tripheno.files import write_text
 from tripheno.report.exports.chosen import Source
+from tripheno.report.page import fewest_of, reached
 from tripheno.report.run_folder import status_of
 from tripheno.report.summary import sentences
 
@@ -52,14 +54,29 @@ def _table(rows: list[list[str]]) -> str:
 def _data(source: Source) -> str:
     run = source.run
     sizes = " × ".join(f"{n:,} {m}" for n, m in zip(run["shape"], run["modes"], strict=True))
-    rows = [["hospital", "patients", "input"]]
-    inputs = run["provenance"]["inputs"]
+    rows = [["hospital", "patients"]]
     rows += [
-        [h["name"], "not known here" if h["patients"] is None else f"{h['patients']:,}",
-         inputs.get(h["name"], "")[:16]]
+        [h["name"], "not known here" if h["patients"] is None else f"{h['patients']:,}"]
         for h in run["hospitals"]
-    ]  # fmt: skip
-    return _plain(f"{sizes}, {run['nonzeros']:,} counts.") + "\n" + _table(rows)
+    ]
+    inputs = [[name, f"sha256 {key[:16]}"] for name, key in run["provenance"]["inputs"].items()]
+    parts = [_plain(f"{sizes}, {run['nonzeros']:,} counts."), _table(rows)]
+    parts += [_table([["input", "fingerprint"], *inputs])] if inputs else []
+    parts += [_plain(*missing)] if (missing := _missing(run)) else []
+    return "\n".join(parts)
+
+
+def _missing(run: dict[str, Any]) -> list[str]:
+    """Codes and hospitals that took no part, and why."""
+    said = [f"{name} took no part: {why}." for name, why in run.get("left_out", {}).items()]
+    for name, codes in run.get("lacking", {}).items():
+        listed = ", ".join(one["name"] or "a code known to others" for one in codes)
+        said.append(f"{name} has none of these, which the others use often: {listed}.")
+    aside = [f"{one['name'] or 'a code of another hospital'} ({one['mode']}): {one['why']}"
+             for one in run.get("set_aside", ())]  # fmt: skip
+    said += [f"Codes set aside: {'; '.join(aside)}."] if aside else []
+    fewer = [f"{count:,} of {mode}" for mode, count in run.get("codes_removed", {}).items()]
+    return said + ([f"Codes that too few people have, left out: {', '.join(fewer)}."] * bool(fewer))
 
 
 def _settings(source: Source) -> str:
@@ -81,7 +98,7 @@ def _evidence(source: Source) -> str:
         total = p.prevalence.total if p.prevalence else None
         verdicts = Counter(p.review.verdicts.values())
         said = [f"{count} × {verdict}" for verdict, count in verdicts.items()]
-        shown = [f"{v:.2f}" if v is not None else "–" for v in (p.stability, p.stability_resamples)]
+        shown = [reached(v) if v is not None else "–" for v in (p.stability, p.stability_resamples)]
         rows.append(
             [str(p.number), p.title[:200], p.grade or "not examined", *shown,
              "withheld" if total is None else f"{total:,}",
@@ -101,6 +118,7 @@ def _privacy(source: Source) -> str:
     )
     return _plain(
         f"Sums: {run.get('sums', 'plain')}; alignment: {run.get('align', '–')}. Patients' rows "
-        "stayed at their hospitals.",
+        "stayed at their hospitals. Counts of 1 to "
+        f"{fewest_of(source.report.phenotypes) - 1} people are withheld.",
         said,
     )

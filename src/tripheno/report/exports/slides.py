@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
+from unicodedata import east_asian_width
 
 from tripheno.errors import MissingExtra
 from tripheno.report.exports.chosen import Chosen, Source
@@ -11,7 +14,7 @@ from tripheno.report.page import GRADE_WORDS, percent
 from tripheno.report.phenotypes import Phenotype, RankedCode
 from tripheno.report.rule import RULE
 from tripheno.report.summary import how_many, sentences
-from tripheno.report.titles import brief
+from tripheno.report.titles import brief, readable, shortened
 
 CODES = 6  # of a mode on a slide
 LONGEST = 46  # letters of a code
@@ -47,7 +50,9 @@ def _slide(deck: Any, one: Chosen, foot: str) -> None:
     _text(slide, (0.6, 1.25, 12.1, 0.9), facts(phenotype), 16)
     width = 12.1 / len(one.codes)
     for n, (mode, codes) in enumerate(one.codes.items()):
-        _codes(slide, mode, codes[:CODES], (0.6 + n * width, 2.5, width - 0.3))
+        shares = [share_of(code, phenotype) for code in codes[:CODES]]
+        rows = list(zip(names_on(codes[:CODES]), shares, strict=True))
+        _codes(slide, (mode.capitalize(), "share"), rows, (0.6 + n * width, 2.5, width - 0.3))
 
 
 def facts(phenotype: Phenotype) -> list[str]:
@@ -67,8 +72,9 @@ def facts(phenotype: Phenotype) -> list[str]:
 
 
 def _codes(
-    slide: Any, mode: str, codes: tuple[RankedCode, ...], place: tuple[float, float, float]
-) -> None:
+    slide: Any, heading: tuple[str, str], codes: list[tuple[str, str]],
+    place: tuple[float, float, float],
+) -> None:  # fmt: skip
     from pptx.util import Inches, Pt  # noqa: PLC0415
 
     left, top, width = place
@@ -76,31 +82,39 @@ def _codes(
         len(codes) + 1, 2, Inches(left), Inches(top), Inches(width), Inches(0.4 * (len(codes) + 1))
     )
     table = shape.table
-    table.columns[0].width, table.columns[1].width = Inches(width - 1.9), Inches(1.9)
-    rows = [(mode.capitalize(), "share"), *((_name(code), _share(code)) for code in codes)]
-    for n, row in enumerate(rows):
+    size = 14 if width > 5 else 11
+    table.columns[0].width, table.columns[1].width = Inches(width - size / 8), Inches(size / 8)
+    for n, row in enumerate([heading, *codes]):
         for m, words in enumerate(row):
             cell = table.cell(n, m)
             cell.text = words
-            cell.text_frame.paragraphs[0].runs[0].font.size = Pt(14)
+            cell.text_frame.paragraphs[0].runs[0].font.size = Pt(size)
 
 
-def _name(code: RankedCode) -> str:
-    name = brief(code.name) or "(not known here)"
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+def names_on(codes: Sequence[RankedCode]) -> list[str]:
+    """What codes are called on a slide: drugs by ingredients, unless two would be alike."""
+    short = [brief(code.name) or "(not known here)" for code in codes]
+    return [
+        shortened(name if short.count(name) == 1 else readable(code.name), LONGEST)
+        for code, name in zip(codes, short, strict=True)
+    ]
 
 
-def _share(code: RankedCode) -> str:
-    share = percent(code.share)
-    if code.interval is None:
+def share_of(code: RankedCode, phenotype: Phenotype) -> str:
+    """A code's share with its interval, none of an unstable phenotype; whose it is, if another's.
+
+    Codes of a phenotype that was merged into this one keep their own shares.
+    """
+    own = any(code in codes for codes in phenotype.codes.values())
+    share = percent(code.share) + ("" if own else " (merged)")
+    if code.interval is None or not own or phenotype.grade == "unstable":
         return share
     return f"{share} ({100 * code.interval[0]:.0f}–{100 * code.interval[1]:.0f})"
 
 
 def _titled(deck: Any, title: str, foot: str) -> Any:
     slide = deck.slides.add_slide(deck.slide_layouts[6])  # blank
-    shown = title if len(title) < 120 else title[:119] + "…"
-    _text(slide, (0.6, 0.35, 12.1, 0.9), [shown], 28, bold=True)
+    _text(slide, (0.6, 0.35, 12.1, 0.9), [shortened(title, 120)], 28, bold=True)
     _text(slide, (0.6, 6.85, 12.1, 0.5), [foot], 10)
     return slide
 
@@ -111,6 +125,7 @@ def _text(
 ) -> None:  # fmt: skip
     from pptx.util import Inches, Pt  # noqa: PLC0415
 
+    size = fitting(lines, box[2], box[3], size)
     frame = slide.shapes.add_textbox(*(Inches(value) for value in box)).text_frame
     frame.word_wrap = True
     for n, line in enumerate(lines):
@@ -118,3 +133,16 @@ def _text(
         run = paragraph.add_run()
         run.text = line
         run.font.size, run.font.bold = Pt(size), bold
+
+
+def fitting(lines: Sequence[str], width: float, height: float, most: int) -> int:
+    """The largest size, in points, at which lines stay in their box (inches).
+
+    A letter is about half as wide as it is high, one of Chinese, Japanese or Korean as wide.
+    """
+    for size in range(most, 8, -1):
+        inch = size / 72
+        wide = [sum(1.0 if east_asian_width(c) in "WF" else 0.55 for c in line) for line in lines]
+        if sum(max(1, ceil(w * inch / (width - 0.2))) for w in wide) * 1.2 * inch <= height:
+            return size
+    return 8

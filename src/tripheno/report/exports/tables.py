@@ -52,7 +52,8 @@ def write_csv(source: Source, out: Path) -> list[Path]:
     written = []
     for name, rows in run_tables(source).items():
         written.append(out / f"{name}.csv")
-        write_text(written[-1], csv_text(rows))
+        mark = "\ufeff" if name == "review" else ""  # by which Excel knows UTF-8
+        write_text(written[-1], mark + csv_text(rows))
     return written
 
 
