@@ -17,7 +17,7 @@ from tripheno.tensor.block_building import blocks_of_windows, in_blocks
 from tripheno.tensor.blocks import PatientBlocks
 from tripheno.tensor.cells import Cells
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.relabelling_kernels import first_distinct, relabelled_products
+from tripheno.tensor.relabelling_kernels import first_distinct, guide_to, relabelled_products
 from tripheno.tensor.rows import solve_rows
 from tripheno.tensor.vectors import BYTES, WIDEST
 
@@ -69,7 +69,8 @@ def prepare() -> None:
         warm_up(lanes * BYTES // 8)
     solve_rows(np.ones((1, 2)), np.eye(2), nonnegative=True)
     found, short = np.zeros((1, 1), dtype=np.int64), np.zeros(1, dtype=bool)
-    first_distinct(np.ones(1), np.zeros((1, 2)), found, short)
+    ends = np.ones(1)
+    first_distinct(ends, guide_to(ends), np.zeros((1, 2)), found, short)
     places = np.zeros((len(values), 2), dtype=np.int64)
     relabelled_products(values.astype(float), places, found, np.ones((1, 1)), np.zeros((1, 1)))
 
