@@ -34,7 +34,8 @@ def hospitals_differ(
     groups = np.repeat(np.arange(len(tensors)), [one.patients for one in tensors.values()])
     rng = np.random.default_rng(seed)
     observed = own_likeness(whole, solution.factors, groups)
-    claims, null = np.ones(observed.shape[1], dtype=bool), []
+    claims = np.ones(observed.shape[1], dtype=bool)
+    null: list[np.ndarray] = []
     while claims.any() and len(null) < SPLITS:  # a further split only ever takes claims back
         null.append(own_likeness(whole, solution.factors, rng.permutation(groups)))
         claims = origin_claims(observed, np.stack(null), splits=SPLITS)

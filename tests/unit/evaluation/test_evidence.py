@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -240,7 +242,8 @@ def test_splits_end_early_where_no_claim_is_left_and_claim_the_same_as_all_of_th
         claims = hospitals_differ(named, found)
         again, rng = pooled(list(named.values())), np.random.default_rng(0)
         in_order = np.sort(groups)
-        null = [own_likeness(again, found.factors, rng.permutation(in_order)) for _ in range(SPLITS)]
+        splits = [rng.permutation(in_order) for _ in range(SPLITS)]
+        null = [own_likeness(again, found.factors, one) for one in splits]
         every = origin_claims(own_likeness(again, found.factors, in_order), np.stack(null))
         assert claims.tolist() == every.tolist()
 
@@ -250,6 +253,6 @@ def test_a_split_to_come_never_brings_a_claim_back():
     null, observed = rng.random((19, 3, 6)), rng.random((3, 6))
     observed[:, 0] = [5.0, 0.0, 0.0]
     steps = [origin_claims(observed, null[:n], splits=19) for n in range(1, 20)]
-    assert all((after <= before).all() for before, after in zip(steps, steps[1:], strict=False))
+    assert all((after <= before).all() for before, after in pairwise(steps))
     assert steps[-1].tolist() == origin_claims(observed, null).tolist()
     assert steps[-1][0]
