@@ -11,7 +11,7 @@ help:  ## What can be made
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tripheno needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
-	$(BIN)/python -m tripheno.tensor.warm_up
+	$(BIN)/python -m tripheno.study.warm_up
 	@touch $@
 
 .venv/ready: .venv/installed  # and what a developer has

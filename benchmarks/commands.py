@@ -88,7 +88,7 @@ def demos(python: str, folder: Path) -> list[Row]:
         ("`demo`, nothing compiled", cpu_seconds(demo, NUMBA_CACHE_DIR=cold)),
         ("`demo`, the second", cpu_seconds(demo, NUMBA_CACHE_DIR=cold)),
         ("compiling at installation",
-         cpu_seconds([python, "-m", "tripheno.tensor.warm_up"], NUMBA_CACHE_DIR=warm)),
+         cpu_seconds([python, "-m", "tripheno.study.warm_up"], NUMBA_CACHE_DIR=warm)),
         ("`demo`, the first after it", cpu_seconds(demo, NUMBA_CACHE_DIR=warm)),
     ]  # fmt: skip
 

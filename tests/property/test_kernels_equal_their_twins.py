@@ -20,7 +20,7 @@ from tripheno.errors import EmptyTensor
 from tripheno.records.events import CountingRule
 from tripheno.tensor import CountTensor, block_kernels, counting, kernels, reference, threads
 from tripheno.tensor.factors import gram_of_others
-from tripheno.tensor.relabelling_kernels import first_distinct, relabelled_products
+from tripheno.tensor.relabelling_kernels import first_distinct, guide_to, relabelled_products
 from tripheno.tensor.rows import regular, solve_rows
 
 RANKS = (1, 3, 10, 17, 50)
@@ -420,7 +420,7 @@ def test_twins_of_a_patient_are_drawn_and_multiplied_like_the_plain_ones(data, f
         ends = np.cumsum(people / max(people.sum(), 1.0))
         numbers = rng.random((4, 3 * len(own) + 2))
         found, short = np.zeros((4, len(own)), dtype=np.int64), np.zeros(4, dtype=bool)
-        first_distinct(ends, numbers, found, short)
+        first_distinct(ends, guide_to(ends), numbers, found, short)
         plain = reference.first_distinct(ends, numbers, len(own))
         assert [row[: len(twin)] for row, twin in zip(found.tolist(), plain, strict=True)] == plain
         assert short.tolist() == [len(twin) < len(own) for twin in plain]

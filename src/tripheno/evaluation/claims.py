@@ -14,12 +14,14 @@ from tripheno.solver.stacked import unit_of, widths_of
 from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import similarity_matrix, unit_columns
+from tripheno.tensor.threads import one_blas_thread
 
 FALSE_CLAIMS = 0.05
 SPLITS = 19  # with the true one twenty: the fewest that can say 5 %
 STEPS = 5  # iterations from the model of all to a hospital's own
 
 
+@one_blas_thread()
 def hospitals_differ(
     tensors: Mapping[str, CountTensor], solution: Solution, seed: int = 0
 ) -> np.ndarray:
@@ -34,10 +36,12 @@ def hospitals_differ(
     groups = np.repeat(np.arange(len(tensors)), [one.patients for one in tensors.values()])
     rng = np.random.default_rng(seed)
     observed = own_likeness(whole, solution.factors, groups, loss)
-    null = [
-        own_likeness(whole, solution.factors, rng.permutation(groups), loss) for _ in range(SPLITS)
-    ]
-    return origin_claims(observed, np.stack(null))
+    claims = np.ones(observed.shape[1], dtype=bool)
+    null: list[np.ndarray] = []
+    while claims.any() and len(null) < SPLITS:  # a further split only ever takes claims back
+        null.append(own_likeness(whole, solution.factors, rng.permutation(groups), loss))
+        claims = origin_claims(observed, np.stack(null), splits=SPLITS)
+    return claims
 
 
 def own_likeness(
@@ -64,18 +68,24 @@ def _own_model(tensor: CountTensor, factors: Factors, loss: Loss) -> Factors:
 
 
 def origin_claims(
-    observed: np.ndarray, null: np.ndarray, level: float = FALSE_CLAIMS
+    observed: np.ndarray,
+    null: np.ndarray,
+    level: float = FALSE_CLAIMS,
+    *,
+    splits: int | None = None,
 ) -> np.ndarray:
     """Which phenotypes differ between hospitals by more than a random split would make them.
 
     ``observed`` is hospitals × components (how alike the nearest own phenotype is), ``null`` the
     same for splits of the same patients at random, splits × hospitals × components. The spread over
     hospitals must be larger than in all but ``level`` of the splits; the largest spread of any
-    component in a split counts, for every component is asked.
+    component in a split counts, for every component is asked. Of more ``splits`` than are in
+    ``null``, those to come are taken to be on the claim's side.
     """
-    if (len(null) + 1) * level < 1.0:
+    splits = len(null) if splits is None else splits
+    if (splits + 1) * level < 1.0:
         return np.zeros(observed.shape[1], dtype=bool)  # too few splits to say anything
     spread = observed.max(axis=0) - observed.min(axis=0)
     largest = (null.max(axis=1) - null.min(axis=1)).max(axis=1)
-    chance = (1.0 + (largest[:, None] >= spread).sum(axis=0)) / (len(null) + 1.0)
+    chance = (1.0 + (largest[:, None] >= spread).sum(axis=0)) / (splits + 1.0)
     return np.asarray(chance <= level)

@@ -19,7 +19,7 @@ from tripheno.exchange.registry import COMPONENTS, MODELS, declared, shaped
 from tripheno.solver.loss import Loss
 from tripheno.solver.starts import Factors
 from tripheno.tensor.count_tensor import CountTensor
-from tripheno.tensor.relabelling_kernels import first_distinct, relabelled_products
+from tripheno.tensor.relabelling_kernels import first_distinct, guide_to, relabelled_products
 
 COUNT_BITS = 20
 ALPHA = 0.01
@@ -100,6 +100,7 @@ class _CodeSampler:
 
     def __init__(self, people: np.ndarray) -> None:
         self._ends = np.cumsum(people / max(people.sum(), 1.0))
+        self._guide = guide_to(self._ends)
         with np.errstate(divide="ignore"):
             self._log = np.log(people)
 
@@ -110,7 +111,7 @@ class _CodeSampler:
         same kind, at the cost of a number for every code there is.
         """
         found, short = np.empty((count, size), dtype=np.int64), np.empty(count, dtype=bool)
-        first_distinct(self._ends, rng.random((count, 3 * size + 2)), found, short)
+        first_distinct(self._ends, self._guide, rng.random((count, 3 * size + 2)), found, short)
         if short.any():
             keys = self._log + rng.gumbel(size=(int(short.sum()), len(self._log)))
             best = np.argpartition(-keys, size - 1, axis=1)[:, :size]

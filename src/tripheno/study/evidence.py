@@ -43,6 +43,7 @@ from tripheno.study.axes import MOST_COUNTS, kept_positions, restricted
 from tripheno.study.subgroups import Traits, subgroups
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import factor_match_score, unit_columns
+from tripheno.tensor.threads import one_blas_thread
 
 FEWEST_TO_SPLIT = 4  # patients of a hospital
 RESAMPLED = 12  # iterations of a resample
@@ -100,6 +101,7 @@ class Weighed:
     groups: tuple[Group, ...] = ()  # by age, sex, year and outcome, where asked
 
 
+@one_blas_thread()
 def weigh(
     federation: Communicator,
     tensors: Mapping[str, CountTensor],

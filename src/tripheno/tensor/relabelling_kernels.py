@@ -7,31 +7,36 @@ from numba import njit
 
 
 @njit(nogil=True, cache=True)
-def first_distinct(ends, numbers, found, short):  # type: ignore[no-untyped-def]
+def first_distinct(ends, guide, numbers, found, short):  # type: ignore[no-untyped-def]
     """Per row of uniform ``numbers``: the first codes drawn by weight that differ, into ``found``.
 
-    ``ends`` are the ends of the codes' shares of one; ``short`` says where there were too few.
+    ``ends`` are the ends of the codes' shares of one, ``guide[b]`` the first of them beyond
+    b / len(guide), from which the search begins; ``short`` says where there were too few.
     """
     count, many = numbers.shape
     size = found.shape[1]
+    last = ends.shape[0] - 1
     seen = np.full(ends.shape[0], -1, np.int64)
     for t in range(count):
         filled = 0
         for k in range(many):
             if filled == size:
                 break
-            low, high = 0, ends.shape[0] - 1
-            while low < high:  # the first end beyond the number; the last code if there is none
-                middle = (low + high) // 2
-                if ends[middle] <= numbers[t, k]:
-                    low = middle + 1
-                else:
-                    high = middle
+            low = guide[int(numbers[t, k] * guide.shape[0])]
+            while low < last and ends[low] <= numbers[t, k]:  # the last code if no end is beyond
+                low += 1
             if seen[low] != t:
                 seen[low] = t
                 found[t, filled] = low
                 filled += 1
         short[t] = filled < size
+
+
+def guide_to(ends: np.ndarray) -> np.ndarray:
+    """Where a search among these ends begins: a power of two of steps, so that b is exact."""
+    steps = 1 << max(len(ends) - 1, 1).bit_length()
+    found = np.searchsorted(ends, np.arange(steps) / steps, side="right")
+    return np.minimum(found, len(ends) - 1)
 
 
 @njit(nogil=True, cache=True)

@@ -23,12 +23,14 @@ LINE = 64  # bytes of a cache line
 Result = TypeVar("Result")
 Kept = TypeVar("Kept")
 
-_chosen: ContextVar[ThreadPoolExecutor | None] = ContextVar("_chosen", default=None)
+Helpers = tuple[int, ThreadPoolExecutor]  # threads beside the one that asks, which works too
+_chosen: ContextVar[Helpers | None] = ContextVar("_chosen", default=None)
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="tripheno-kernel")
+def _helpers() -> Helpers:
+    number = (os.cpu_count() or 1) - 1
+    return number, ThreadPoolExecutor(max(number, 1), thread_name_prefix="tripheno-kernel")
 
 
 @contextmanager
@@ -64,8 +66,9 @@ def patient_chunks(starts: np.ndarray, rows: int = 0) -> list[tuple[int, int]]:
 @contextmanager
 def limited_to(workers: int) -> Iterator[None]:
     """Let loops use so many threads and no more; results do not change."""
-    with ThreadPoolExecutor(workers, thread_name_prefix="tripheno-kernel") as pool:
-        token = _chosen.set(pool)
+    number = workers - 1
+    with ThreadPoolExecutor(max(number, 1), thread_name_prefix="tripheno-kernel") as pool:
+        token = _chosen.set((number, pool))
         try:
             yield
         finally:
@@ -83,8 +86,10 @@ def in_chunks(chunks: list[tuple[int, int]], work: Callable[[int, int], Result])
         for n, chunk in turns:
             found[n] = work(*chunk)
 
-    pool = _chosen.get() or _pool()
-    for ended in [pool.submit(take_turns) for _ in range(min(len(chunks), os.cpu_count() or 1))]:
+    number, pool = _chosen.get() or _helpers()
+    helping = [pool.submit(take_turns) for _ in range(min(len(chunks) - 1, number))]
+    take_turns()
+    for ended in helping:
         ended.result()
     return [found[n] for n in range(len(chunks))]
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from kit.adding import Adding
 from kit.planted import RANK, planted
 from tripheno.errors import SettingsError
-from tripheno.evaluation.claims import origin_claims
+from tripheno.evaluation.claims import SPLITS, hospitals_differ, origin_claims, own_likeness
 from tripheno.evaluation.grades import graded, likeness
 from tripheno.evaluation.intervals import (
     bootstrap_weights,
@@ -25,7 +27,7 @@ from tripheno.solver.squared import SquaredLoss
 from tripheno.solver.stacked import fit_patients
 from tripheno.study.evidence import home_generators, seeded_generators, weigh
 from tripheno.study.makers import Maker
-from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import match_components, unit_columns
 
 
@@ -227,3 +229,31 @@ def test_an_origin_is_claimed_only_where_a_random_split_would_not_give_it():
     assert not origin_claims(observed, null[:5]).any()
     false = [origin_claims(one, np.delete(null, n, 0)).any() for n, one in enumerate(null)]
     assert np.mean(false) <= 0.05
+
+
+def test_splits_end_early_where_no_claim_is_left_and_claim_the_same_as_all_of_them():
+    tensors = planted(0).hospitals
+    found = fit(tensors, SolverSettings(RANK, "exact", tol=1e-4, starts=4, influence="none"))
+    whole = pooled(list(tensors.values()))
+    true = np.repeat(np.arange(len(tensors)), [one.patients for one in tensors.values()])
+    for groups in (true, np.random.default_rng(5).permutation(true)):
+        named = {
+            str(n): whole.select_patients(np.flatnonzero(groups == n)) for n in range(len(tensors))
+        }
+        claims = hospitals_differ(named, found)
+        again, rng = pooled(list(named.values())), np.random.default_rng(0)
+        in_order = np.sort(groups)
+        splits = [rng.permutation(in_order) for _ in range(SPLITS)]
+        null = [own_likeness(again, found.factors, one) for one in splits]
+        every = origin_claims(own_likeness(again, found.factors, in_order), np.stack(null))
+        assert claims.tolist() == every.tolist()
+
+
+def test_a_split_to_come_never_brings_a_claim_back():
+    rng = np.random.default_rng(1)
+    null, observed = rng.random((19, 3, 6)), rng.random((3, 6))
+    observed[:, 0] = [5.0, 0.0, 0.0]
+    steps = [origin_claims(observed, null[:n], splits=19) for n in range(1, 20)]
+    assert all((after <= before).all() for before, after in pairwise(steps))
+    assert steps[-1].tolist() == origin_claims(observed, null).tolist()
+    assert steps[-1][0]
