@@ -18,6 +18,7 @@ from tripheno.cli.console import (
     print_json,
 )
 from tripheno.cli.study_files import Folder
+from tripheno.errors import SettingsError
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -78,6 +79,11 @@ def _coordinator_status(folder: Path) -> dict[str, Any]:
 
     home = CoordinatorHome(folder)
     current = home.current()
+    if not current and not (folder / "federation.toml").is_file():
+        raise SettingsError(
+            "no site.toml and no federation.toml is here", where=str(folder.resolve()),
+            fix="go to the study's folder, or name it with --folder",
+        )  # fmt: skip
     if not current:
         return {"state": "no run was begun here"}
     run = str(current["run"])
@@ -154,7 +160,8 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
     except TriphenoError as fault:
         found["certificate"] = str(fault)
     known = hospital_now(site.state)
-    found |= known if found["joined"] else {n: known[n] for n in known if "connected" not in n}
+    line = ("connected", "connected since", "lost since")  # of `join` at work
+    found |= {name: known[name] for name in known if found["joined"] or name not in line}
     runs = sorted((site.state / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
     if runs:
         store = HospitalHome(site).store(runs[-1].name)

@@ -178,6 +178,15 @@ def test_status_says_how_far_a_run_is_and_who_is_awaited_since_when(live, tmp_pa
     assert status()["why"] == "TRIP-E416 the approval was taken back"
 
 
+def test_status_in_a_folder_of_no_study_says_so_and_not_that_no_run_was_begun(tmp_path):
+    done = CliRunner().invoke(app, ["status", "--folder", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "no site.toml and no federation.toml is here" in done.stderr
+    (tmp_path / "federation.toml").touch()
+    done = CliRunner().invoke(app, ["status", "--folder", str(tmp_path)])
+    assert done.stdout == "state: no run was begun here\n"
+
+
 def test_a_program_that_watches_reads_openmetrics_on_this_machine():
     found = {"state": "open", "at work": True, "iteration": 7, "phase": "fit",
              "awaited": ["harbour"], "seconds waited": 12}  # fmt: skip
