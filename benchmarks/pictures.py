@@ -101,13 +101,14 @@ def draw(run: Path, out: Path, chromium: str) -> None:
         dashboard(running) as live,
     ):
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        addresses = {"report": f"file://{(run / 'report.html').resolve()}"}
+        addresses, papers = {}, []
         for name, path in PAGES.items():
             parts = urlsplit(finished)
             addresses[name] = f"http://{parts.netloc}{path}?{parts.query}"
         addresses["live"] = live
-        for name, folder in real_runs(out).items():
+        for name, folder in {"report": run, **real_runs(out)}.items():
             addresses[name] = f"file://{(folder / 'report.html').resolve()}"
+            papers.append(name)
         for size, width in WIDTHS.items():
             page = browser.new_page(viewport={"width": width, "height": 900})
             for scheme, (name, address) in product(("light", "dark"), addresses.items()):
@@ -120,7 +121,9 @@ def draw(run: Path, out: Path, chromium: str) -> None:
         page.goto(addresses["report"])
         page.screenshot(path=README_PICTURE)
         page.emulate_media(media="print")
-        page.pdf(path=out / "report.pdf")
+        for name in papers:
+            page.goto(addresses[name])
+            page.pdf(path=out / f"{name}.pdf", format="A4")
         browser.close()
 
 

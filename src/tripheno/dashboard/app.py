@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 from jinja2 import ChoiceLoader, PackageLoader
@@ -115,7 +116,7 @@ def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None =
         read_report(view.run)  # a folder that is no run is refused before the first page
     own = OwnPatients(view.run, site) if site is not None else None
     pages = PAGES if own is None else {**PAGES, PATIENTS: "Patients"}
-    writing = Lock()
+    writing, unwritten = Lock(), Event()
     templates = environment()
     templates.loader = ChoiceLoader(
         [PackageLoader("tripheno.dashboard"), PackageLoader("tripheno.report")]
@@ -139,6 +140,7 @@ def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None =
         form = {key: str(value) for key, value in (await request.form()).items()}
         number, reviewer = form.get("phenotype", ""), form.get("reviewer", "").strip()
         await run_in_threadpool(_keep, read_report(view.run), number, reviewer, form)
+        unwritten.set()
         answer = RedirectResponse(
             f"/phenotypes#phenotype-{number}", 303, background=BackgroundTask(write_again)
         )
@@ -147,7 +149,14 @@ def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None =
 
     def write_again() -> None:
         with writing:
-            write_page(view.run)
+            if unwritten.is_set():
+                unwritten.clear()
+                write_page(view.run)
+
+    @asynccontextmanager
+    async def until_written(_app: Starlette) -> AsyncIterator[None]:
+        yield  # whoever keeps a name and stops the dashboard at once has it in the report too
+        await run_in_threadpool(write_again)
 
     def export(_request: Request) -> Response:
         text = csv_text(annotation_rows(read_report(view.run).annotations.said()))
@@ -169,8 +178,9 @@ def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None =
     ]
     guard = Middleware(Guard, token=token, hosts=tuple(hosts))
     return Starlette(
-        routes=routes, middleware=[guard], exception_handlers={TriphenoError: _in_words}
-    )
+        routes=routes, middleware=[guard], exception_handlers={TriphenoError: _in_words},
+        lifespan=until_written,
+    )  # fmt: skip
 
 
 def _in_words(_request: Request, fault: Exception) -> Response:
