@@ -6,14 +6,13 @@ import os
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
-    load_pem_public_key,
 )
 
 from tripheno.errors import BadKeyFile, OutputExists
@@ -59,17 +58,6 @@ def read_identity(path: Path) -> Identity:
     if not isinstance(key, Ed25519PrivateKey):
         raise BadKeyFile("not an Ed25519 key", where=str(path))
     return Identity(key)
-
-
-def read_public(path: Path) -> bytes:
-    """The 32 bytes of a public key in a file."""
-    try:
-        key = load_pem_public_key(_read(path))
-    except (ValueError, UnsupportedAlgorithm):
-        raise BadKeyFile("no public key (PEM)", where=str(path)) from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise BadKeyFile("not an Ed25519 key", where=str(path))
-    return key.public_bytes_raw()
 
 
 def _read(path: Path) -> bytes:

@@ -49,14 +49,6 @@ def movement(before: Factors, after: Factors) -> float:
     return float(1.0 - np.abs(np.prod(products, axis=0)).min(initial=1.0))
 
 
-def lost_components(factors: Factors, patient_gram: np.ndarray) -> tuple[int, ...]:
-    """Components that hold nothing: a start lost them, the data did not say there are fewer."""
-    weight = np.sqrt(np.maximum(np.diag(patient_gram), 0.0))
-    for factor in factors:
-        weight = weight * np.linalg.norm(factor, axis=0)
-    return tuple(int(r) for r in np.flatnonzero(weight <= 1e-9 * weight.max(initial=0.0)))
-
-
 @dataclass(frozen=True)
 class Tolerances:
     """What counts as nothing."""

@@ -83,9 +83,9 @@ def released(found: Findings) -> bytes:
         "nonzeros": solution.nonzeros,
         "null_loss": solution.null_loss,
         "costs": solution.costs._asdict(),
-        "carriers": [_told(count, fewest) for count in weighed.carriers],
+        "carriers": [_shown(count, fewest) for count in weighed.carriers],
         "fewest": fewest,
-        "without": _told(weighed.without, fewest),
+        "without": _shown(weighed.without, fewest),
         "effective": list(weighed.effective),
         "grades": [one._asdict() for one in weighed.grades],
         "groups": [asdict(one) for one in weighed.groups],
@@ -153,7 +153,7 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
     return Findings(solution, weighed, removed, seconds, {}, ranks, aside, fewest=fewest)
 
 
-def _told(count: int | None, fewest: int) -> int | None:
+def _shown(count: int | None, fewest: int) -> int | None:
     return count if count is not None and count >= fewest else None
 
 

@@ -21,7 +21,7 @@ from tripheno.solver.messages import Lengths, NormalEquations, Totals
 from tripheno.solver.method import Exact
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.squared import SquaredLoss
-from tripheno.solver.stopping import Quiet, Tolerances, kkt_residual, lost_components, movement
+from tripheno.solver.stopping import Quiet, Tolerances, kkt_residual, movement
 from tripheno.tensor.factors import factor_match_score, unit_columns
 from tripheno.vocabulary.axis import Axis
 
@@ -160,11 +160,6 @@ def test_only_a_run_without_gradient_and_movement_has_converged():
         quiet = quiet.after(1.0, [residual], moved, allowed)
         assert not quiet.converged
     assert quiet.after(1.0, [0.0], 0.0, allowed).converged
-
-
-def test_a_component_without_patients_is_named_lost():
-    factors = (np.eye(3), np.eye(3))
-    assert lost_components(factors, np.diag([1.0, 0.0, 2.0])) == (1,)
 
 
 def test_the_bound_is_the_typical_length_over_all_hospitals_and_weights_keep_below_it():
