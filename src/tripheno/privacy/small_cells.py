@@ -1,7 +1,8 @@
 """Codes that too few people have never enter; counts too small to show are not shown.
 
-Which codes stay is a sum over all hospitals (`study/axes.py`, `privacy/vetoes.py`); here is what
-may be shown of counts that somebody knows.
+How many are too few is agreed on (`Thresholds` in `protocol/agreed.py`). Which codes stay is a sum
+over all hospitals (`study/axes.py`, `privacy/vetoes.py`); here is what may be shown of counts that
+somebody knows.
 """
 
 from __future__ import annotations
