@@ -66,9 +66,9 @@ def measure_rounds(hospitals: int, rounds: int) -> list[dict[str, Any]]:
     plain = InProcessChannel(dict.fromkeys(names, _echo))
     with tempfile.TemporaryDirectory(prefix="tripheno-bench-") as folder:
         federation = EngineFederation(Path(folder), names)
-        with federation.running(), federation.line(600.0) as (line, counters):
-            for counter in counters.values():
-                counter.respond_with(_echo)
+        with federation.running(), federation.line(600.0) as (line, relays):
+            for relay in relays.values():
+                relay.respond_with(_echo)
             channel = EngineChannel(line)
             channel.round("everybody is there", b"")
             line.hang_up()

@@ -72,8 +72,8 @@ def peer_curve(cells: Path, seed: int, starts: int = STARTS) -> Curve:
         rng = np.random.default_rng([seed, start])
         model: Any = pyttb.ktensor([rng.random((int(n), RANK)) for n in kept["shape"]])
         for _ in range(10):
-            model, _, told = pyttb.cp_als(data, RANK, maxiters=10, init=model, printitn=0)
-            best = min(best, norm * (1.0 - told["fit"]) ** 2)
+            model, _, report = pyttb.cp_als(data, RANK, maxiters=10, init=model, printitn=0)
+            best = min(best, norm * (1.0 - report["fit"]) ** 2)
             found.append((time.process_time() - begun, best))
     return found
 

@@ -117,10 +117,10 @@ def main() -> None:
             same = alive and one.name in judged
             alike += same
             word = "the same" if same else f"SURVIVES {len(tests)} tests" if alive else "noticed"
-            told = f"{one.path}:{one.line}  {one.before} → {one.after}"
-            _say(f"[{number}/{len(chosen)}] {word}  {told}")
+            fault = f"{one.path}:{one.line}  {one.before} → {one.after}"
+            _say(f"[{number}/{len(chosen)}] {word}  {fault}")
             if alive and not same:
-                survivors.append(told)
+                survivors.append(fault)
     changing = len(chosen) - alike
     noticed = f"{changing - len(survivors)} of {changing} faults noticed"
     said = f"{noticed}, {alike} change nothing; unnoticed:"

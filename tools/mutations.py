@@ -6,6 +6,7 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 _COMPARED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -25,26 +26,27 @@ class Mutation:
     before: str
     after: str
     source: str  # the whole file with the fault
+    text: str  # the line it begins in
 
     @property
     def name(self) -> str:
         """How a list of survivors names it; line numbers would not last."""
-        return f"{self.path}: {self.before} → {self.after}"
+        return f"{self.path}: {self.before} → {self.after} in: {self.text}"
 
 
 def mutations(path: str, text: str) -> Iterator[Mutation]:
     """Every fault that can be put into this file."""
     data = text.encode()
-    starts = [0]
-    for line in data.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
+    lines = data.splitlines(keepends=True)
+    starts = [0, *accumulate(map(len, lines))]
     for node, functions in _places(ast.parse(text), ()):
         for after in _changed(node):
             begin = starts[node.lineno - 1] + node.col_offset
             end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
             whole = data[:begin] + after.encode() + data[end:]
             before = " ".join(data[begin:end].decode().split())
-            yield Mutation(path, node.lineno, functions, before, after, whole.decode())
+            line = lines[node.lineno - 1].decode().strip()
+            yield Mutation(path, node.lineno, functions, before, after, whole.decode(), line)
 
 
 def _places(

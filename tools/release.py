@@ -46,7 +46,7 @@ def built(folder: Path, day: str) -> dict[str, str]:
     }
 
 
-def fresh(python: str, folder: Path, wheel: Path) -> Path | None:
+def fresh(version: str, python: str, folder: Path, wheel: Path) -> Path | None:
     """A new environment with the wheel in it; ``None`` where its dependencies are not at hand."""
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     binaries = folder / "bin"
@@ -55,8 +55,7 @@ def fresh(python: str, folder: Path, wheel: Path) -> Path | None:
         subprocess.run([*pip, "--find-links", str(WHEELHOUSE), "-c", str(ROOT / "constraints.txt"),
                         str(wheel)], check=True)  # fmt: skip
         return binaries
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if own not in python:
+    if version != f"{sys.version_info.major}.{sys.version_info.minor}":
         return None
     site = next((folder / "lib").glob("python*")) / "site-packages"
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
@@ -88,13 +87,13 @@ def main() -> None:
         names = zipfile.ZipFile(wheel).namelist()
         if not [name for name in names if ".dist-info/sboms/" in name]:
             raise SystemExit("the wheel has no bill of materials")
-        for python in [found for name in PYTHONS if (found := _python(name))]:
-            folder = Path(scratch) / Path(python).name
-            binaries = fresh(python, folder, wheel)
+        for version in PYTHONS:
+            folder, python = Path(scratch) / version, _python(version)
+            binaries = fresh(version, python, folder, wheel) if python else None
             if binaries:
                 tried(binaries, folder)
-            _say(f"{Path(python).name}: " + ("the demo runs" if binaries else
-                 "not tried, fill wheelhouse/ first (make wheelhouse)"))  # fmt: skip
+            missing = "fill wheelhouse/ first" if python else "it is not here"
+            _say(f"Python {version}: {'the demo runs' if binaries else f'not tried, {missing}'}")
     lines = [f"{digest}  {name}" for name, digest in first.items()]
     (DIST / "SHA256SUMS").write_text("\n".join(lines) + "\n", encoding="utf-8")
     _say("\n".join(["two builds are equal:", *lines]))
@@ -102,14 +101,10 @@ def main() -> None:
 
 def _python(version: str) -> str | None:
     """A Python of this version that starts (a version manager's link may not)."""
-    for name in (
-        shutil.which(f"python{version}"),
-        os.environ.get(f"PYTHON{version}".replace(".", "")),
-    ):
-        if (
-            name
-            and not subprocess.run([name, "--version"], capture_output=True, check=False).returncode
-        ):
+    asked = [os.environ.get(f"PYTHON{version}".replace(".", "")), shutil.which(f"python{version}")]
+    for name in filter(None, asked):
+        tried = subprocess.run([name, "--version"], capture_output=True, text=True, check=False)
+        if f" {version}." in tried.stdout:
             return name
     return None
 

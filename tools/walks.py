@@ -45,7 +45,7 @@ class Trace:
     inside: set[int] = field(default_factory=set)  # threads that are in this sum
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        """Told of every call and return."""
+        """Every call and return comes here."""
         code = frame.f_code
         path = code.co_filename
         function = code.co_flags & inspect.CO_OPTIMIZED or path.endswith("_kernels.py")
@@ -90,14 +90,14 @@ def traced(folder: Path) -> Trace:
     with ExitStack() as stack:
         stack.enter_context(engine.running())
         with trace.listening():
-            line, counters = stack.enter_context(engine.line(120.0))
-            for name, counter in counters.items():
+            line, relays = stack.enter_context(engine.line(120.0))
+            for name, relay in relays.items():
                 file = made.site(name) / "site.toml"
                 protocol, site = _member_settings(file, made.site(name) / "federation.toml")
                 journal = Journal(site.state)
-                told = journal, LiveHospital(journal, site.state)
-                local = HospitalService(_hospital_file(protocol, site, file, told, None))
-                counter.respond_with(local.respond)
+                live = journal, LiveHospital(journal, site.state)
+                local = HospitalService(_hospital_file(protocol, site, file, live, None))
+                relay.respond_with(local.respond)
             key = read_identity(made.coordinator / "keys" / "coordinator.key")
             study = CarriedStudy(protocol, "run-1", RunStore(folder / "attempts"), key)
             coordinate(study, EngineChannel(line))

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def provenance(settings: Mapping[str, Any], inputs: Mapping[str, str]) -> dict[s
         "settings_sha256": fingerprint(dict(settings)),
         "inputs": dict(inputs),
         "python": platform.python_version(),
-        "libraries": {name: version(name) for name in LIBRARIES},
+        "libraries": {name: version(name) for name in LIBRARIES if find_spec(name)},
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
             "cores": os.cpu_count(),

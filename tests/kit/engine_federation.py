@@ -78,7 +78,7 @@ class EngineFederation:
     def line(
         self, round_seconds: float = 300.0, notice: Notice | None = None
     ) -> Iterator[tuple[EngineLine, dict[str, RelayServer]]]:
-        """The coordinator's line, and every hospital's counter, whose responders are to be set."""
+        """The coordinator's line, and every hospital's relay, whose responders are to be set."""
         engine_settings = EngineSettings(
             self.server.workspace, self.lead.workspace, self.folder / "job", round_seconds
         )

@@ -84,7 +84,7 @@ class Table:
     before: Callable[[str, str], None] = lambda _name, _step: None
 
     def sit(self, name: str, **changes: Any) -> None:
-        """A hospital takes its seat: as new, with what is on its disk."""
+        """A hospital comes in: as new, with what is on its disk."""
         every = self.protocol.operation.checkpoint_every
         file = HospitalFile(
             name=name,

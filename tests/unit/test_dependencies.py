@@ -55,16 +55,29 @@ def test_a_machine_that_only_ingests_needs_what_its_page_says(tmp_path):
     page = (ROOT / "docs/howto/ingest.md").read_text(encoding="utf-8")
     kept = set(re.search(r"^pip install (numpy .*)$", page, re.MULTILINE)[1].split())
     left = {named(line) for line in PROJECT["dependencies"]} - kept
-    assert {"vl-convert-python", "altair", "cryptography"} <= left
+    assert {"vl-convert-python", "altair", "cryptography", "numba", "scipy"} <= left
     tables = write_tables(
         tmp_path / "mimic",
         PRESCRIPTIONS="subject_id,hadm_id,startdate,enddate,drug\n1,10,2150-01-01,,Aspirin",
         DIAGNOSES_ICD="row_id,subject_id,hadm_id,seq_num,icd9_code\n1,1,10,1,4019",
     )
     program = (
-        f"import sys; sys.modules.update(dict.fromkeys({sorted(left | {'vl_convert'})}))\n"
+        "import sys, importlib.metadata as metadata\n"
+        f"left, known = {sorted(left | {'vl_convert'})}, metadata.distribution\n"
+        "sys.modules.update(dict.fromkeys(left))\n"
+        "metadata.distribution = lambda name: known('none' if name in left else name)\n"
         "from tripheno.cli.main import main; main()"
     )
-    words = ["ingest", "mimic", str(tables), "--out", str(tmp_path / "site")]
-    subprocess.run([sys.executable, "-c", program, *words], check=True, capture_output=True)
-    assert (tmp_path / "site" / "events.parquet").is_file()
+
+    def on_that_machine(*words):
+        return subprocess.run(
+            [sys.executable, "-c", program, *words], check=False, capture_output=True, text=True
+        )
+
+    site = tmp_path / "site"
+    done = on_that_machine("ingest", "mimic", str(tables), "--out", str(site))
+    assert done.returncode == 0, done.stderr
+    assert (site / "events.parquet").is_file()
+    refused = on_that_machine("simulate", str(site), "--out", str(tmp_path / "run"))
+    assert (refused.returncode, refused.stderr[:10]) == (2, "TRIP-E232 ")
+    assert "pip install tripheno" in refused.stderr

@@ -31,6 +31,19 @@ def test_a_walk_names_as_many_files_as_its_title_says_and_all_are_there(name):
     assert [one for one in files if not (PAGE.parents[1] / "src/tripheno" / one).is_file()] == []
 
 
+def test_every_place_for_something_new_is_there_and_has_what_the_page_says():
+    table = PAGE.read_text(encoding="utf-8").partition("## Where to put something new\n")[2]
+    table, source = table.partition("\nWhy things are")[0], PAGE.parents[1] / "src" / "tripheno"
+    roots = (source, PAGE.parents[1])
+    named = re.findall(r"`([\w/]+/|[\w/]+\.py)`", table)
+    assert len(named) > 30
+    assert [one for one in named if not any((root / one).exists() for root in roots)] == []
+    text = "".join(path.read_text(encoding="utf-8") for path in source.rglob("*.py"))
+    words = re.findall(r"`@?(\w+)`", table)
+    assert "min_cell_count" in words
+    assert [one for one in words if not re.search(rf"\b{one}\b", text)] == []
+
+
 @pytest.mark.verify
 def test_the_walks_are_those_of_a_traced_study(tmp_path):
     trace = importlib.import_module("tools.walks").traced(tmp_path)

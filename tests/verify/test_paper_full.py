@@ -59,8 +59,8 @@ def test_local_is_worse_wherever_hospitals_differ(rows):
 
 
 def test_local_is_worse_on_small_hospitals_that_are_alike_too(rows):
-    by_lot = [row for name in ("nonzeros", "hospitals", "skew") for row in rows[name]]
-    assert [r for r in by_lot if r.method == "local" and r.x != 1.0 and r.rmse_gap <= 0] == []
+    at_random = [row for name in ("nonzeros", "hospitals", "skew") for row in rows[name]]
+    assert [r for r in at_random if r.method == "local" and r.x != 1.0 and r.rmse_gap <= 0] == []
 
 
 def test_fifty_hospitals_were_summed_under_masks_and_in_clear(rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -129,7 +130,7 @@ def ingest(
             path,
             out_dir,
             chosen,
-            measure=tensor_facts,
+            measure=tensor_facts if find_spec("numba") else None,  # a machine that only reads
             titles=ICDTitles(),
             announce=progress.say,
         )

@@ -61,7 +61,7 @@ class StudyProgress:
     """Where a study is, by the names of its steps: a line of the log a phase, and now and then."""
 
     def __init__(self, journal: Journal) -> None:
-        self._journal, self._told, self._began = journal, 0.0, time.monotonic()
+        self._journal, self._logged_at, self._began = journal, 0.0, time.monotonic()
         self.phase, self.iteration = "", 0
 
     def at(self, name: str, **facts: Any) -> bool:
@@ -69,8 +69,8 @@ class StudyProgress:
         before = self.phase
         self.phase, self.iteration = phase_of(name)
         begins, now = self.phase != before, time.monotonic()
-        if begins or now - self._told > SECONDS_BETWEEN_LINES:
-            self._told = now
+        if begins or now - self._logged_at > SECONDS_BETWEEN_LINES:
+            self._logged_at = now
             seconds = round(now - self._began, 1)
             text = self.phase if begins else f"{self.phase}, iteration {self.iteration}"
             event = "phase" if begins else "iteration"

@@ -39,7 +39,13 @@ from tripheno.cli.status import status
 from tripheno.cli.transform import transform
 from tripheno.cli.ui import ui
 from tripheno.cli.withdraw import withdraw
-from tripheno.errors import RunFailed, SettingsError, TriphenoError, of_the_system
+from tripheno.errors import (
+    MissingExtra,
+    RunFailed,
+    SettingsError,
+    TriphenoError,
+    of_the_system,
+)
 
 app = typer.Typer(
     name="tripheno",
@@ -78,6 +84,12 @@ def in_our_shape(fault: BaseException) -> TriphenoError:
         ours = RunFailed("interrupted")
         ours.exit_code = 130
         return ours
+    if isinstance(fault, ModuleNotFoundError) and not str(fault.name).startswith("tripheno"):
+        return MissingExtra(
+            f"'{fault.name}' is not installed",
+            why="a machine that only ingests can do without it, this command cannot",
+            fix="pip install tripheno",
+        )
     frames = traceback.extract_tb(fault.__traceback__)
     *_, last = [frame for frame in frames if "tripheno" in Path(frame.filename).parts]
     return RunFailed(

@@ -74,7 +74,7 @@ def _hospital_file(
     protocol: StudyProtocol,
     site: Site,
     site_file: Path,
-    told: tuple[Journal, LiveHospital],
+    records: tuple[Journal, LiveHospital],
     leave: Event | None,
 ) -> HospitalFile:
     """What this hospital brings along: its data, its keys, its gate."""
@@ -88,7 +88,7 @@ def _hospital_file(
     from tripheno.report.federated import RunIdentity, write_hospital_run
     from tripheno.study.sharding import shards_of
 
-    journal, live = told
+    journal, live = records
     started, identity, home = time.time(), read_identity(site.identity), HospitalHome(site)
     runs = site_file.resolve().parent / "runs"
     events = ApprovedGatekeeper(protocol, site, identity).approved().events_sha256
@@ -137,16 +137,16 @@ def _hospital_file(
 @contextmanager
 def _until_stopped() -> Iterator[Event]:
     """An event that the usual signals to stop set."""
-    told = Event()
+    stopped = Event()
     before: dict[int, Any] = {}
 
     def stop(_number: int, _frame: Any) -> None:
-        told.set()
+        stopped.set()
 
     for number in map(int, (signal.SIGINT, signal.SIGTERM)):
         before[number] = signal.signal(number, stop)
     try:
-        yield told
+        yield stopped
     finally:
         for number, old in before.items():
             signal.signal(number, old)

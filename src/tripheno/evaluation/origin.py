@@ -47,7 +47,8 @@ class Origin:
         if not self.differs:
             return "Hospitals do not differ in it more than random groups of their patients"
         *first, last = self.hospitals
-        return f"In the own model of {', '.join(first) + ' and ' if first else ''}{last}"
+        names = f"{', '.join(first)} and {last}, each" if first else last
+        return f"Also found by {names} alone"
 
 
 def origins(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 ROUNDS_BETWEEN_SWEEPS = 5  # the engine's answers hold each other in rings
-SECONDS_WARM, SECONDS_BETWEEN_KNOCKS = 60.0, 0.2
+SECONDS_WARM, SECONDS_BETWEEN_TRIES = 60.0, 0.2
 SECONDS_TO_REST = 2.0
 
 
@@ -90,7 +90,7 @@ class HospitalPost:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def rest(self) -> bytes:
-        """The run is over, the job stays warm: the next step knocks anew at whoever is there."""
+        """The run is over, the job stays warm: the next step connects anew to whoever is there."""
         if self._lock.acquire(timeout=SECONDS_TO_REST):
             with suppress(*Broken):
                 if self._line is not None:
@@ -139,7 +139,7 @@ class ServerPost:
             if self._rounds > before:
                 collab.clients(timeout=SECONDS_TO_REST).rest()
                 idle_since = time.monotonic()
-            time.sleep(SECONDS_BETWEEN_KNOCKS)
+            time.sleep(SECONDS_BETWEEN_TRIES)
 
     def _attend(self, line: Connection[Any, Any]) -> None:
         ready = {"job": collab.fl_ctx.get_job_id(), "hospitals": [c.name for c in collab.clients]}

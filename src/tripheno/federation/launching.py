@@ -50,19 +50,19 @@ class GuardedDeployer(AppDeployer):  # type: ignore[misc]
         return super().deploy(*words, app_data=app_data, **more)
 
 
-class ToldHandle(ProcessHandle):  # type: ignore[misc]
+class LoggedHandle(ProcessHandle):  # type: ignore[misc]
     """A job's process whose beginning and end stand in our own log, with the reason."""
 
     def __init__(self, handle: Any, journal: Journal, job: str) -> None:
         super().__init__(process_adapter=handle.adapter)
-        self._journal, self._job, self._told = journal, job, False
+        self._journal, self._job, self._logged = journal, job, False
         journal.note("job", "a job of the engine began", job=job)
 
     def wait(self) -> None:
         """The engine waits for the end."""
         super().wait()
-        if not self._told:
-            self._told = True
+        if not self._logged:
+            self._logged = True
             code = self.adapter.poll() or 0
             self._journal.note("job", f"a job of the engine {ending(code)}", job=self._job)
 
@@ -77,9 +77,9 @@ def ending(code: int) -> str:
     return f"failed ({code}); its folder in the engine's workspace has log.txt"
 
 
-def _told(handle: Any, job_meta: dict[str, Any], fl_ctx: Any) -> ToldHandle:
+def _logged(handle: Any, job_meta: dict[str, Any], fl_ctx: Any) -> LoggedHandle:
     workspace = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir()).resolve()
-    return ToldHandle(handle, Journal(workspace.parents[4]), str(job_meta[JobConstants.JOB_ID]))
+    return LoggedHandle(handle, Journal(workspace.parents[4]), str(job_meta[JobConstants.JOB_ID]))
 
 
 class HospitalLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
@@ -92,7 +92,7 @@ class HospitalLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
 
     def launch_job(self, job_meta: Any, fl_ctx: Any) -> Any:
         """The engine's own way, told in our log."""
-        return _told(super().launch_job(job_meta, fl_ctx), job_meta, fl_ctx)
+        return _logged(super().launch_job(job_meta, fl_ctx), job_meta, fl_ctx)
 
 
 class ServerLauncher(ServerProcessJobLauncher):  # type: ignore[misc]
@@ -105,4 +105,4 @@ class ServerLauncher(ServerProcessJobLauncher):  # type: ignore[misc]
 
     def launch_job(self, job_meta: Any, fl_ctx: Any) -> Any:
         """The engine's own way, told in our log."""
-        return _told(super().launch_job(job_meta, fl_ctx), job_meta, fl_ctx)
+        return _logged(super().launch_job(job_meta, fl_ctx), job_meta, fl_ctx)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CALL_SECONDS = 15.0  # of one attempt at a step; a busy hospital is asked again and joins the wait
 PING_SECONDS, SECONDS_OF_GRACE = 4.0, 5.0
-SECONDS_FOR_A_WARM_JOB = 0.5  # in which one that is left of the run before has knocked
+SECONDS_FOR_A_WARM_JOB = 0.5  # in which one that is left of the run before has connected
 JOB_IS_GONE = "the engine's job ended or is stuck; log.jsonl in each machine's state/ says why"
 PAUSE = 0.5  # seconds between two looks at who is connected, and between two attempts
 
@@ -84,9 +84,9 @@ class EngineLine:
         self._line: Connection[Any, Any] | None = None
         self._session: ServerLogin | None = None
         self._job = ""
-        self._given_up: set[str] = set()  # jobs that may knock once more and are not let in
+        self._given_up: set[str] = set()  # jobs that may connect once more and are not let in
         self._asking = False  # a step is under way
-        Thread(target=self._accept_jobs, name="tripheno-door", daemon=True).start()
+        Thread(target=self._accept_jobs, name="tripheno-jobs", daemon=True).start()
 
     def _accept_jobs(self) -> None:
         with suppress(OSError):  # closed
@@ -157,7 +157,7 @@ class EngineLine:
             patience = PAUSE
 
     def _take(self, line: Connection[Any, Any]) -> None:
-        """A job knocked: ours, or one that is warm and has every member."""
+        """A job connected: ours, or one that is warm and has every member."""
         ready = json.loads(read_frame(line.recv_bytes())[1])
         job, everybody = str(ready["job"]), set(self.hospitals)
         welcome = set(ready["hospitals"]) == everybody and job not in self._given_up

@@ -77,15 +77,15 @@ class RelaySocket:
             json.dump({"address": address, "key": key.hex()}, stream)
 
     def accept(self) -> Connection[Any, Any]:
-        """The next job that knocks; waits."""
+        """The next job that connects; waits."""
         while True:
             try:
                 return self._listener.accept()
-            except EOFError:  # knocked and left
+            except EOFError:  # connected and left
                 continue
 
     def close(self) -> None:
-        """Nobody can knock any more."""
+        """Nobody can connect any more."""
         self._listener.close()
         self._note.unlink(missing_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -123,7 +123,7 @@ def opened_answer(hospital: str, answer: bytes) -> bytes:
 
 
 class RelayServer:
-    """A hospital's side of the relay: every job that knocks is served by the same responder.
+    """A hospital's side of the relay: every job that connects is served by the same responder.
 
     One step at a time, each made once: a job that was killed and its successor ask the same
     :class:`~tripheno.federation.transport.Outbox`.
@@ -133,7 +133,7 @@ class RelayServer:
         self._relay_socket, self._lock = RelaySocket(workspace), Lock()
         self._hung_up = Event()
         self.respond_with(respond)
-        Thread(target=self._serve, name="tripheno-counter", daemon=True).start()
+        Thread(target=self._serve, name="tripheno-relay", daemon=True).start()
 
     def respond_with(self, respond: Responder) -> None:
         """From now on another responder answers; what the last one said is forgotten."""

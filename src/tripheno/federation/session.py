@@ -23,13 +23,13 @@ class ServerLogin:
     """Logged in at the server. Close it: an open one keeps the process alive."""
 
     def __init__(self, workspace: Path) -> None:
-        self._seat = EngineSession(username=workspace.name, startup_path=str(workspace))
-        self._seat.api.auto_login_max_tries = TRIES_TO_LOG_IN
+        self._engine = EngineSession(username=workspace.name, startup_path=str(workspace))
+        self._engine.api.auto_login_max_tries = TRIES_TO_LOG_IN
         try:
             with redirect_stdout(io.StringIO()):  # it greets whoever logs in
-                self._seat.try_connect(SECONDS_TO_LOG_IN)
+                self._engine.try_connect(SECONDS_TO_LOG_IN)
         except BaseException as fault:
-            self._seat.api.close()  # also when a person interrupts: its threads would stay
+            self._engine.api.close()  # also when a person interrupts: its threads would stay
             if not isinstance(fault, Exception):
                 raise
             raise EngineRefused(
@@ -43,20 +43,20 @@ class ServerLogin:
 
     def __exit__(self, *_ending: object) -> None:
         with suppress(Exception):
-            self._seat.close()
+            self._engine.close()
 
     def connected(self) -> set[str]:
         """The hospitals whose agents are connected now."""
-        info = self._call(self._seat.get_system_info)
+        info = self._call(self._engine.get_system_info)
         return {client.name for client in info.client_info}
 
     def submit(self, folder: Path) -> str:
         """Start a job; its number."""
-        return str(self._call(self._seat.submit_job, str(folder)))
+        return str(self._call(self._engine.submit_job, str(folder)))
 
     def over(self, job: str) -> str:
         """Why a job is over, or '' while it is not; what a site said of it included."""
-        meta = self._call(self._seat.get_job_meta, job)
+        meta = self._call(self._engine.get_job_meta, job)
         status = str(meta.get("status", ""))
         if not status.startswith(OVER):
             return ""
@@ -72,7 +72,7 @@ class ServerLogin:
     def abort(self, job: str) -> None:
         """Stop a job; one that is over already is no fault."""
         with suppress(Exception):
-            self._seat.abort_job(job)
+            self._engine.abort_job(job)
 
     def _call(self, function: Any, *words: Any) -> Any:
         try:

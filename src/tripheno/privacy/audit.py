@@ -161,8 +161,8 @@ class AuditLog(Recorder):
         """The head of this moment, signed twice, also as a line of the log."""
         lines, last = len(self.lines), self._last
         signature = self._keeper.sign(SIGNED, head_bytes(lines, last))
-        counter = self._coordinator.sign(COUNTERSIGNED, head_bytes(lines, last))
-        self.head = Head(lines, last, signature.hex(), counter.hex())
+        second = self._coordinator.sign(COUNTERSIGNED, head_bytes(lines, last))
+        self.head = Head(lines, last, signature.hex(), second.hex())
         self.write({"kind": "head", **self.head.to_dict()})
         return self.head
 

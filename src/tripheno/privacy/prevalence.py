@@ -1,7 +1,8 @@
 """How many patients have a phenotype, and which of those numbers may be shown.
 
 Who has one is said in ``evaluation/membership.py``, for hospitals count at home. Codes that too few
-people have never enter: that is a sum over all hospitals (``study/axes.py``).
+people have never enter: how many are too few is agreed on (``Thresholds`` in
+``protocol/agreed.py``), which codes stay is a sum over all hospitals (``study/axes.py``).
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class OMOP:
             Extract(
                 mode,
                 tables.shown(view.names[0]),
-                sql_text(f"omop_{mode}"),
+                _select(mode),
                 {"visits_known": by_visit},
             )
             for mode, view in zip(settings.rule.modes, views, strict=True)
@@ -109,6 +109,15 @@ class OMOP:
             attributes=attributes,
             key=tables.key,
         )
+
+
+def _select(mode: str) -> str:
+    """Conditions and procedures differ by the names of their columns alone."""
+    if mode == "diagnosis":
+        return sql_text("omop_dated").format(code="condition", starts="condition_start")
+    if mode == "procedure":
+        return sql_text("omop_dated").format(code="procedure", starts="procedure")
+    return sql_text(f"omop_{mode}")
 
 
 def _ingredients(bench: Workbench) -> list[str]:

@@ -76,7 +76,7 @@ def released(found: Findings) -> bytes:
     """
     solution, weighed, fewest = found.solution, found.weighed, found.fewest
     bias = solution.bias or ()
-    carriers, without = _told(weighed, solution.patients, fewest)
+    carriers, without = _shown(weighed, solution.patients, fewest)
     effective = [n if n >= fewest else 0.0 for n in weighed.effective]  # one alone would be 1.0
     words = {
         "axes": [[axis.mode, axis.size] for axis in solution.axes],
@@ -165,7 +165,7 @@ def read_result(data: bytes, settings: SolverSettings, where: str) -> Findings:
     return Findings(solution, weighed, removed, seconds, {}, ranks, aside, fewest=fewest)
 
 
-def _told(weighed: Weighed, patients: int, fewest: int) -> tuple[list[int | None], int | None]:
+def _shown(weighed: Weighed, patients: int, fewest: int) -> tuple[list[int | None], int | None]:
     """Carriers of each phenotype and patients without one, where neither tells of a few people."""
 
     def shown(count: int | None) -> int | None:

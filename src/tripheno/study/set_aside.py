@@ -27,7 +27,7 @@ from tripheno.vocabulary.axis import Axis
 
 ENOUGH = 50  # patients: in fewer, "nearly every patient" says little
 OFTEN = 0.2  # share of the others' patients from which a code is often used
-TOLD = 0.1  # share of a hospital's patients from which it tells how many have a code
+COUNTED_FROM = 0.1  # share of a hospital's patients from which it tells how many have a code
 STEPS = 50  # of a hospital's patients, in which it tells so
 CARRIES = "only carries a drug"
 
@@ -130,9 +130,9 @@ def _in_steps(tensor: CountTensor, people: list[np.ndarray], fewest: int) -> Peo
     too, would tell peers how few people a hospital has behind a code.
     """
     patients = int((np.diff(tensor.cells.starts) > 0).sum())
-    step, least = max(fewest, -(-patients // STEPS)), TOLD * patients
-    told = tuple(np.where(counts >= least, counts // step * step, 0) for counts in people)
-    return PeopleInSteps(float(patients), told)
+    step, least = max(fewest, -(-patients // STEPS)), COUNTED_FROM * patients
+    in_steps = tuple(np.where(counts >= least, counts // step * step, 0) for counts in people)
+    return PeopleInSteps(float(patients), in_steps)
 
 
 def _uncommon(axis: Axis, share: np.ndarray, most: float) -> np.ndarray:

@@ -44,7 +44,7 @@ from tripheno.vocabulary.axis import Axis
 KEPT = 3  # states of the last so many checkpoints: members may be one apart
 DIGEST_BYTES = 32
 SCALES, OWN = "scales|", "own|"
-RACE, DONE = "race", "done"  # behind a fit's label: its tournament; that it is finished
+TOURNAMENT, DONE = "tournament", "done"  # behind a fit's label: its tournament; that it is finished
 Arrays = dict[str, np.ndarray]
 
 
@@ -222,7 +222,7 @@ class RunStore:
     def field_state(self, members: Members) -> TournamentState | None:
         """Where this fit's tournament stood at the checkpoint gone on from."""
         arrays = self._from
-        if arrays is None or _words(arrays["label"]) != f"{members.label}{RACE}":
+        if arrays is None or _words(arrays["label"]) != f"{members.label}{TOURNAMENT}":
             return None
         return tournament_of(arrays)
 
@@ -232,7 +232,7 @@ class RunStore:
         def keep(field_state: TournamentState) -> None:
             iteration = field_state.planned.iteration
             if iteration and iteration % self.every == 0:
-                self._keep(f"{members.label}{RACE}", tournament_arrays(field_state))
+                self._keep(f"{members.label}{TOURNAMENT}", tournament_arrays(field_state))
 
         return keep
 

@@ -4,7 +4,7 @@ A new way inherits them::
 
     class TestMySums(CommunicatorContract):
         def make(self, hospitals):
-            return Communicator(hospitals, {name: my_desk(name) for name in hospitals}, my_carrier)
+            return Communicator(hospitals, {name: mine(name) for name in hospitals}, my_carrier)
 
 Blind sums inherit :class:`VerifiedContract`: whatever is not the awaited total is refused.
 """

@@ -56,7 +56,7 @@ def say(client, **fields):
     )
 
 
-class TestTheDoor:
+class TestWhoMayCome:
     def test_without_the_token_nothing_is_shown(self, run):
         client = TestClient(make_app(run, TOKEN, [HOST]), base_url=f"http://{HOST}")
         for path in (*PAGES, "/live", "/annotations.csv", "/static/dashboard.js"):

@@ -15,6 +15,7 @@ def test_a_study_has_its_words_and_another_study_others():
     assert len(one) == COUNT
     assert set(one) <= set(WORDS)
     assert sum(a == b for a, b in zip(one, two, strict=True)) <= 1
+    assert " ".join(one) == "kiri sifa kadu mula gutu hitu dotu binu"  # on every machine
 
 
 def test_words_may_be_typed_in_any_way_but_all_and_in_order():

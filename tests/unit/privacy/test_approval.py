@@ -98,6 +98,7 @@ def test_preview_writes_manifest_summary_and_the_very_bytes_of_round_one(home):
     manifest = read_manifest(folder)
     assert told["manifest_sha256"] == manifest.sha256
     assert stat.S_IMODE((folder / "local").stat().st_mode) == 0o700
+    assert [one.file[:2] for one in manifest.round_one][:2] == ["01", "02"]
     for sample in manifest.round_one:
         assert (folder / "local" / sample.file).stat().st_size == sample.bytes
     assert {sample.message for sample in manifest.round_one} == {

@@ -112,10 +112,10 @@ def test_what_the_settings_list_is_what_a_run_sends(method, kind, more):
     plan = plan_of(settings, codes, 3, blind=kind == "blind")
     later = {"normal-equations", "review"} if settings.plain else set()  # of penalised fits
     assert sent == {one.name for one in messages_of(plan)} - {"carriers", "effective"} - later
-    minutes = AuditBuffer()
-    guarded = simulated_gatekeepers(tensors, codes, settings, minutes, blind=kind == "blind")
+    buffer = AuditBuffer()
+    guarded = simulated_gatekeepers(tensors, codes, settings, buffer, blind=kind == "blind")
     fit(tensors, settings, Maker(kind)(tuple(tensors), guarded))
-    assert {line["kind"] for line in minutes.entries} == {"message"}
+    assert {line["kind"] for line in buffer.entries} == {"message"}
 
 
 def test_what_is_not_listed_or_not_what_it_says_is_stopped(passed):

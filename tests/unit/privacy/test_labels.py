@@ -16,7 +16,13 @@ from tripheno.exchange.communicator import (
     in_clear,
 )
 from tripheno.exchange.keys import SIGNATURE_BYTES
-from tripheno.privacy.labels import own_labels, share_labels, shown_positions, united_labels
+from tripheno.privacy.labels import (
+    LABELS,
+    own_labels,
+    share_labels,
+    shown_positions,
+    united_labels,
+)
 from tripheno.vocabulary.axis import Axis
 
 SHOWN = {"d": [0, 2, 5]}
@@ -66,6 +72,13 @@ def test_a_hospital_names_its_own_codes_among_those_shown():
     named = share_labels(federation, AXES, SHOWN, {"a": True, "b": True}, SIGNING)
     assert named == {"d": {0: ("I10", "Hypertension"), 2: ("E12", "")}}
     assert b"E11" not in heard["a"]
+
+
+def test_what_is_released_leaves_every_hospital():
+    heard = {}
+    federation = in_clear(AXES, lambda step, name, answer, part: heard.update({name: (step, part)}))
+    federation.release("labels", LABELS, lambda name: name.encode())
+    assert heard == {"a": ("labels", b"a"), "b": ("labels", b"b")}
 
 
 def test_without_approval_no_name_leaves():

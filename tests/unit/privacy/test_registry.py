@@ -26,8 +26,9 @@ from tripheno.privacy.audit import AuditBuffer
 from tripheno.privacy.gate import Gate
 from tripheno.privacy.manifest import listed, read_manifest
 from tripheno.report.messages import messages_table, what_left
+from tripheno.solver.settings import SolverSettings
 from tripheno.study import program
-from tripheno.study.message_plan import declare_all
+from tripheno.study.message_plan import declare_all, plan_of
 
 CODES_OF = {"m": 7, "d": 5}
 PLAN = MessagePlan(("m", "d"), 3, blind=False)
@@ -125,3 +126,12 @@ def test_a_run_that_wrote_its_messages_down_is_told_by_them():
     assert [row["name"] for row in what_left({**RUN, "messages": ["totals"]})] == ["totals"]
     (pooled,) = what_left({**RUN, "method": "central"})
     assert pooled["name"] == "every cell"
+
+
+@pytest.mark.parametrize(
+    "penalty", [{"distinctness": 1.0}, {"relative_distinctness": 0.1}, {"constraint": "sparse"}]
+)
+def test_a_study_may_ask_as_often_as_a_penalty_needs_it_and_not_without(penalty):
+    modes = ("medication", "diagnosis")
+    assert plan_of(SolverSettings(3), modes, 3).choices == 0
+    assert plan_of(SolverSettings(3, **penalty), modes, 3).choices == len(modes) + 1

@@ -38,6 +38,10 @@ def test_the_rule_holds_for_true_counts_though_capped_ones_are_summed(fewest, ro
     assert np.array_equal(decide(people, fewest), expected)
 
 
+def test_where_one_person_is_enough_one_is():
+    assert decide([(1, 0), (0, 0), (0, 0)], fewest=1).tolist() == [True, False]
+
+
 def test_by_example():
     codes = {
         "nobody": (0, 0, 0),

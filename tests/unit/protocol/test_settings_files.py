@@ -249,9 +249,8 @@ def test_a_key_file_is_its_owners_alone_and_is_never_overwritten(tmp_path):
     path = tmp_path / "keys" / "hospital.key"
     made = make_identity(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert read_identity(path).public == made.public
-    shown = load_pem_public_key(public_path(path).read_bytes())
-    assert shown.public_bytes_raw() == made.public
+    public = load_pem_public_key(public_path(path).read_bytes()).public_bytes_raw()
+    assert read_identity(path).public == made.public == public
     with pytest.raises(OutputExists):
         make_identity(path)
     path.chmod(0o644)

@@ -118,8 +118,8 @@ class TestPrevalence:
 class TestOrigin:
     def test_it_is_told_in_words_and_by_kind(self):
         assert Origin({"a": 0.9, "b": 0.8}).kind == "everywhere"
-        assert Origin({"a": 0.9, "b": 0.1}).text == "In the own model of a"
-        assert Origin({"a": 0.9, "b": 0.8, "c": 0.1}).text == "In the own model of a and b"
+        assert Origin({"a": 0.9, "b": 0.1}).text == "Also found by a alone"
+        assert Origin({"a": 0.9, "b": 0.8, "c": 0.1}).text == "Also found by a and b, each alone"
         assert Origin({"a": 0.69, "b": 0.1}).kind == "together"
         assert "do not differ" in Origin({"a": 0.9, "b": 0.1}, differs=False).text
 

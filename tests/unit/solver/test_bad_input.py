@@ -16,15 +16,24 @@ from tripheno.errors import (
     TriphenoWarning,
 )
 from tripheno.evaluation.comparison import share_out
+from tripheno.solver.federated import common_axes
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.tournament import FINAL
+from tripheno.study.evidence import choose_rank
 from tripheno.study.simulation import assemble
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
 
 METHODS = ["trip", "exact", "central", "local"]
 ignore_notes = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
+
+
+def test_no_hospital_and_no_rank_are_refused_in_words():
+    with pytest.raises(SettingsError, match="no hospital"):
+        common_axes({})
+    with pytest.raises(SettingsError, match="no rank"):
+        choose_rank({}, (), SolverSettings(2))
 
 
 def empty_like(tensor):

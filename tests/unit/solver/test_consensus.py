@@ -7,6 +7,7 @@ import pytest
 
 from tripheno.solver.hospital import HospitalState, _set_penalty
 from tripheno.solver.messages import FactorNews, Proposal, Totals
+from tripheno.solver.method import SharedState
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.trip import Trip, trip_rules
 from tripheno.tensor.count_tensor import CountTensor
@@ -46,6 +47,15 @@ def test_the_dual_residual_is_that_of_the_last_step_in_the_units_of_the_multipli
     assert np.allclose(np.linalg.norm(state.shared_factors[0], axis=0), 1.0)
     step = (second - before) * 4.0 * omega
     assert state.dual_residual[0] == pytest.approx(float((step**2).sum()))
+
+
+def test_the_multiplier_of_the_split_is_the_slope_of_distinctness_after_every_step():
+    rng = np.random.default_rng(0)
+    a, y = rng.random((5, 3)), rng.standard_normal((5, 3))
+    state = SharedState((a,), Totals(1.0, 1.0, 1.0), (), split_factors=(a,), split_dual=(y,))
+    after = Trip(SolverSettings(3, "trip"))._update_split(state, 0, a, 2.8, 0.7)
+    (b,), (multiplier,) = after.split_factors, after.split_dual
+    assert np.allclose(multiplier, 0.7 * a @ (np.eye(3) - a.T @ b), rtol=1e-12, atol=1e-12)
 
 
 def test_one_step_a_mode_unless_told_otherwise():

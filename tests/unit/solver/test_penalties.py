@@ -51,6 +51,10 @@ def test_the_constrained_problem_is_as_good_as_a_general_optimiser_finds(seed, c
     assert objective(found.ravel(), *arguments) <= general.fun + 1e-8
 
 
+def test_without_a_term_the_objective_is_the_misfit_alone():
+    assert FactorPenalty().value(np.ones((4, 2))) == 0.0
+
+
 def test_distinct_columns_under_non_negativity_come_near_the_general_optimum():
     quadratic, linear, other = small_problem(1)
     found = Distinctness(0.7).apart(quadratic, linear, other, 0.7, nonnegative=True)

@@ -147,6 +147,9 @@ def test_a_step_that_raised_the_objective_is_taken_back_and_the_next_is_shorter(
     assert point is two
     assert back.step < further.step
     assert back.objective == 4.0
+    for _ in range(300):
+        back, _ = extrapolated(back, two, 4.0, accept=True)
+    assert back.step == 1.0  # never further than the last step was long
 
 
 def test_only_a_run_without_gradient_and_movement_has_converged():

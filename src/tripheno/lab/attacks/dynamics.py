@@ -8,7 +8,7 @@ With z_s = 2M_k + A_s Ω_k + H_k, a hospital's steps on one mode, as long as M_k
 linear systems with known inputs, whose outputs are seen in one sum. Every code is one experiment
 with the same dynamics. Subspace identification gives their 2R eigenvalues and directions q_j; the
 q_j of one hospital are those with diagonal Σ q_j q_jᵀ = Ω_k. How far from diagonal it is shows the
-attacker whether it succeeded; then G_k and M_k follow.
+attacker whether it succeeded; then G_k follows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from itertools import combinations, islice, pairwise
 
 import numpy as np
 
-MOST_SPLITS = 200_000  # of the directions into two groups: all of them up to rank 10
 BLOCKS = 3  # steps side by side in which the same state is looked for
 HALVES = 2  # hospitals that are told apart
 
@@ -42,12 +41,11 @@ class Identified:
     """What the attacker claims of each hospital, and how badly its model fits what it saw."""
 
     grams: tuple[np.ndarray, ...]
-    mttkrps: tuple[np.ndarray, ...]
     residual: float
 
 
 def identify(steps: Steps) -> Identified | None:
-    """Two hospitals' G_k and M_k from the sum of their steps; nothing where there are too few."""
+    """Two hospitals' G_k from the sum of their steps; nothing where there are too few."""
     moved, inputs = _differences(steps)
     if len(moved) < BLOCKS or len(moved[0]) <= moved[0].shape[1] * (BLOCKS + 1):
         return None
@@ -55,17 +53,15 @@ def identify(steps: Steps) -> Identified | None:
     scaled, misfit = _scaled(moved, inputs, values, directions, steps.omega)
     first, uneven = _split(scaled)
     groups = (first, [j for j in range(len(values)) if j not in first])
-    grams, maps = [], []
+    grams = []
     for group in groups:
         q, own = scaled[:, group], values[group]
         omega = np.maximum(np.abs(np.diag(q @ q.T)), 1e-300)
         turn = (q * own) @ q.T / omega[:, None]  # F_k = Σ λ_j Ω⁻¹ q_j q_jᵀ
-        maps.append((omega, turn))
         kept = np.linalg.pinv((np.eye(len(omega)) - turn) / steps.relaxation)
         gram = 0.5 * (np.diag(omega) @ kept - np.diag(omega))
         grams.append(0.5 * (gram + gram.T))
-    products = _products(steps, maps)
-    return Identified(tuple(grams), products, float(np.hypot(misfit, uneven)))
+    return Identified(tuple(grams), float(np.hypot(misfit, uneven)))
 
 
 def _differences(steps: Steps) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -146,33 +142,3 @@ def _split(scaled: np.ndarray) -> tuple[list[int], float]:
         if off[n] < least:
             best, least = [0, *chunk[n]], float(off[n])
     return best, least / size
-
-
-def _products(
-    steps: Steps, maps: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> tuple[np.ndarray, ...]:
-    """M_k, where H_k was 0 before the first step: from z_0 of each, by least squares."""
-    rho, shared = steps.relaxation, steps.shared
-    rank = shared[0].shape[1]
-    left: list[np.ndarray] = []
-    right: list[np.ndarray] = []
-    powers = [np.eye(rank) for _ in maps]
-    forced = [np.zeros_like(shared[0]) for _ in maps]
-    for s, seen in enumerate(steps.proposals):
-        made = (2.0 - rho) * shared[s] * steps.omega
-        row = []
-        for k, (_, turn) in enumerate(maps):
-            row.append(-powers[k] @ turn)
-            made = made - forced[k] @ turn
-        left.append(np.vstack([*row, np.eye(rank)]))  # z_1, z_2, Σ 2M
-        right.append(seen - made)
-        if s + 1 < len(steps.proposals):
-            drive = 2.0 * shared[s + 1] - (2.0 - rho) * shared[s]
-            for k, (omega, turn) in enumerate(maps):
-                powers[k] = powers[k] @ turn
-                forced[k] = forced[k] @ turn + drive * omega
-    states = np.linalg.lstsq(np.hstack(left).T, np.hstack(right).T, rcond=None)[0].T
-    return tuple(
-        0.5 * (states[:, k * rank : (k + 1) * rank] - shared[0] * omega)
-        for k, (omega, _) in enumerate(maps)
-    )

@@ -58,7 +58,7 @@ class FirstVersion:
             np.maximum.at(largest, layout.lane_of, np.abs(layout.flat(arrays)))
         return np.asarray(np.clip(np.frexp(largest)[1] + 1, NARROWEST, WIDEST))
 
-    def told_apart(self, step: str, parts: Mapping[str, Arrays], target: str) -> Arrays:
+    def separated(self, step: str, parts: Mapping[str, Arrays], target: str) -> Arrays:
         """The server tells all but one hospital so wide a scale that they answer zeros."""
         exponents = self.scales(parts)
         wide = np.full_like(exponents, WIDEST)

@@ -102,7 +102,7 @@ def identity_of(name: str) -> Identity:
 
 
 def seated(folder: Path, seed: int) -> Hospitals:
-    """Hospitals in their seats, whose folders are there."""
+    """Hospitals in their places, whose folders are there."""
     protocol = StudyProtocol(
         "small", CountingRule(),
         SolverSettings(3, max_iter=4, seed=seed, tol=1e-12, starts=1),

@@ -31,13 +31,13 @@ class Obedient(FirstVersion):
         self.tensors = tensors
 
     def people(self, name: str, cap: int, kept: Sequence[np.ndarray]) -> np.ndarray:
-        """Masked words of min(people, cap) at the positions that the server keeps."""
+        """Masked numbers of min(people, cap) at the positions that the server keeps."""
         counts = self.tensors[name].people_at_positions()
-        told = np.concatenate([n[keep] for n, keep in zip(counts, kept, strict=True)])
-        arrays = {"people": np.minimum(told, cap).astype(float)}
-        return self.sealed(name, "people/0", arrays, self._wide(len(told)))
+        counted = np.concatenate([n[keep] for n, keep in zip(counts, kept, strict=True)])
+        arrays = {"people": np.minimum(counted, cap).astype(float)}
+        return self.sealed(name, "people/0", arrays, self._wide(len(counted)))
 
-    def told_twice(self, name: str, kept: Sequence[np.ndarray]) -> np.ndarray:
+    def counted_twice(self, name: str, kept: Sequence[np.ndarray]) -> np.ndarray:
         """One step under two caps: masks hang on the step alone, so the difference has none."""
         full, none = (self.people(name, cap, kept) for cap in (FULL, 0))
         layout = Layout.of({"people": np.zeros(len(full))})
@@ -85,7 +85,7 @@ def asked(tensors: Mapping[str, CountTensor], seed: int) -> Iterator[Finding]:
     alone, newest = [], []
     for name, tensor in tensors.items():
         true = np.concatenate(tensor.people_at_positions())
-        seen = hospitals.told_twice(name, everything)
+        seen = hospitals.counted_twice(name, everything)
         errors.append(float(np.abs(seen - true).max() / true.max()))
         alone.append(float(np.abs(hospitals.among_made_up(name) - true).max() / true.max()))
         last = tensor.select_patients(np.array([tensor.patients - 1])).people_at_positions()

@@ -170,7 +170,7 @@ def _steered(setup: Configuration, arena: Arena, view: View) -> Iterator[Finding
         step, key = view.snapshots[-1].step, _product(setup)
         parts = view.tap.contributed[step]
         errors = [
-            relative_error(view.before.told_apart(step, parts, one)[key], parts[one][key])
+            relative_error(view.before.separated(step, parts, one)[key], parts[one][key])
             for one in parts
         ]
         yield Finding(name, COORDINATOR, setup.name, "error", max(errors), min(errors) < RECOVERED,

@@ -78,4 +78,3 @@ SEED_PHENOTYPES: dict[str, tuple[str, ...]] = {
         "Non-specific complaints", "Lymphoma",
     ),
 }  # fmt: skip
-SEED_ONLY_TOGETHER = "Sickle cell/chronic pain crisis"
