@@ -54,8 +54,9 @@ def run(number, name, method, seed, starts):
 
 
 def best(number, name):
-    """The lowest known objective, over all runs of both methods that this process made."""
-    return min(run(number, name, "exact", seed, 16)[0].objective for seed in range(2))
+    """The lowest objective of two tournaments and of six single starts, by `exact`."""
+    runs = [(seed, 16) for seed in range(2)] + [(seed, 1) for seed in SEEDS]
+    return min(run(number, name, "exact", *one)[0].objective for one in runs)
 
 
 def residual(number, solution):
