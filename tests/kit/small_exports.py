@@ -99,15 +99,13 @@ def put(folder, tables, spell=written):
 
 
 def run(source, folder, **more):
-    """Ingest, and check that every row of every file is accounted for."""
+    """Ingest one of the exports above; `run_ingest` checks that every row is accounted for."""
     reader, _ = SOURCES[source]
     if source == "flat":
         mapping = folder.with_name("site.toml")
         mapping.write_text(MAPPING)
         more["mapping"] = mapping
     site, result = run_ingest(reader, folder, **more)
-    for table in result.sites[0].tables:
-        assert table.read == table.used + sum(table.dropped.values())
     return cells(site), result.sites[0]
 
 

@@ -87,7 +87,7 @@ def ingest(
     settings: Annotated[
         Path | None, typer.Option(help="flat: the site.toml that maps the columns.")
     ] = None,
-    schema: Annotated[str | None, typer.Option(help="PostgreSQL schema.")] = None,
+    schema: Annotated[str | None, typer.Option(help="Of a server or a DuckDB file.")] = None,
     prefix: Annotated[
         list[str] | None, typer.Option(help="meds: MODE=PREFIX of its codes; may be repeated.")
     ] = None,

@@ -11,12 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tripheno.errors import BadCells, SettingsError, UnknownRecords
+from tripheno.errors import BadCells, DoubtfulTable, SettingsError, UnknownRecords
 from tripheno.provenance import file_fingerprint
 from tripheno.records.duck import Workbench, identifier, literal, sql_text
+from tripheno.records.origins import stem_of
 from tripheno.records.source import Extract, IngestSettings, ReadingPlan
 from tripheno.records.tables import TableOrigin
 from tripheno.records.textfile import kind_of, lines
+
+_LARGEST = 2**32 - 1
+_NO_MODES = ("patient", "value")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class CellFile:
     inputs: Mapping[str, str]
     positions: bool = False
     """Whether patients and codes are positions, as in a FROSTT tensor."""
+    warnings: tuple[str, ...] = ()
 
 
 def is_tns(path: Path) -> bool:
@@ -40,33 +45,56 @@ def is_tns(path: Path) -> bool:
 
 def cells_in_tables(origin: TableOrigin, settings: IngestSettings) -> CellFile:
     """The one table that has the columns patient, value and the modes."""
-    for name in origin.names():
-        spelt = {column.lower(): column for column in origin.columns(name)}
-        if not {"patient", "value"} <= set(spelt):
-            continue
-        if not set(settings.rule.modes) <= set(spelt):
-            found = [column for column in spelt if column not in ("patient", "value")]
-            raise SettingsError(
-                f"The cells have the modes {', '.join(found)}",
-                where=origin.shown(name),
-                fix="name them with --modes",
-            )
-        types = {column.lower(): kind for column, kind in origin.columns(name).items()}
-        _refuse_types(types, settings.rule.modes, origin.shown(name))
-        return CellFile(
-            shown=origin.shown(name),
-            relation=origin.relation(name, ()),
-            patient=identifier(spelt["patient"]),
-            modes=tuple(identifier(spelt[mode]) for mode in settings.rule.modes),
-            value=identifier(spelt["value"]),
-            inputs=origin.fingerprints([name]),
+    name = _table_of_cells(origin)
+    spelt = {column.lower(): column for column in origin.columns(name)}
+    other = [column for column in spelt if column not in (*_NO_MODES, *settings.rule.modes)]
+    if not set(settings.rule.modes) <= set(spelt):
+        raise SettingsError(
+            f"The cells have the modes {', '.join(c for c in spelt if c not in _NO_MODES)}",
+            where=origin.shown(name),
+            fix="name them with --modes",
         )
-    raise UnknownRecords(
-        "Neither a column mapping nor cells",
-        where=origin.title,
-        why="cells have the columns patient, one per mode, and value",
-        fix="describe the tables in a site.toml and name it with --settings",
+    types = {column.lower(): kind for column, kind in origin.columns(name).items()}
+    _refuse_types(types, settings.rule.modes, origin.shown(name))
+    named = [column for column in other if not column.startswith("column ")]
+    listed = ", ".join(named)
+    return CellFile(
+        shown=origin.shown(name),
+        relation=origin.relation(name, ()),
+        patient=identifier(spelt["patient"]),
+        modes=tuple(identifier(spelt[mode]) for mode in settings.rule.modes),
+        value=identifier(spelt["value"]),
+        inputs=origin.fingerprints([name]),
+        warnings=(f"{origin.shown(name)}: cells are added over {listed}",) if named else (),
     )
+
+
+def _table_of_cells(origin: TableOrigin) -> str:
+    """The name of the table that holds cells. Of numbered files it is the whole; several others
+    would be one hospital's or many's, and nobody said which.
+    """
+    names = origin.names()
+    wholes = {stem for name in names if (stem := stem_of(name)) in names}
+    held = [n for n in names if n not in wholes and {"patient", "value"} <= _columns(origin, n)]
+    found = sorted({stem if (stem := stem_of(name)) in wholes else name for name in held})
+    if len(found) > 1:
+        raise DoubtfulTable(
+            f"{len(found)} tables hold cells: {', '.join(found[:5])}",
+            where=origin.title,
+            fix="name the file that is meant; parts of one table differ by a number",
+        )
+    if not found:
+        raise UnknownRecords(
+            "Neither a column mapping nor cells",
+            where=origin.title,
+            why="cells have the columns patient, one per mode, and value",
+            fix="describe the tables in a site.toml and name it with --settings",
+        )
+    return str(found[0])
+
+
+def _columns(origin: TableOrigin, name: str) -> set[str]:
+    return {column.lower() for column in origin.columns(name)}
 
 
 def _refuse_types(types: Mapping[str, str], modes: Sequence[str], where: str) -> None:
@@ -120,10 +148,11 @@ def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) ->
     nothing = " OR ".join(f"m{n} IS NULL" for n in range(len(file.modes)))
     wrong, blank, bare, total = bench.rows(
         "SELECT count(*) FILTER "  # noqa: S608
-        "(value IS NULL OR isinf(value) OR value < 1 OR value <> floor(value)), "
+        f"(value IS NULL OR value > {_LARGEST} OR value < 1 OR value <> floor(value)), "
         f"count(*) FILTER (patient IS NULL), count(*) FILTER ({nothing}), count(*) FROM cells"
     )[0]
-    faults = [f"{wrong:,} of {total:,} values are not whole counts above 0"] if wrong else []
+    counts = f"whole counts from 1 to {_LARGEST:,}"
+    faults = [f"{wrong:,} of {total:,} values are not {counts}"] if wrong else []
     faults += [f"{blank:,} cells have no patient"] if blank else []
     faults += [f"{bare:,} cells lack a code"] if bare else []
     if file.positions:
@@ -137,7 +166,9 @@ def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) ->
         Extract(mode, file.shown, sql_text("cells_mode").format(column=f"m{n}"))
         for n, mode in enumerate(settings.rule.modes)
     )
-    return ReadingPlan("ready-made cells", extracts, file.inputs, visits_are_unique=False)
+    return ReadingPlan(
+        "ready-made cells", extracts, file.inputs, warnings=file.warnings, visits_are_unique=False
+    )
 
 
 def _present(column: str, missing: str, name: str | None = None) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tripheno.errors import DatabaseUnreachable, MissingExtra
+from tripheno.errors import DatabaseUnreachable, MissingExtra, SettingsError
 from tripheno.records.duck import Workbench, identifier, sql_text
 
 _CONCEPTS_OF = {
@@ -27,13 +27,22 @@ _TITLES = {
     "bigquery": "BigQuery",
 }
 _ADDRESS = re.compile(r"(postgres(?:ql)?|snowflake|bigquery)://|(sqlite):")
+_OTHER = re.compile(r"([A-Za-z][\w+.-]+):(?://|\w+:)")  # C:\ is a folder
 _NUMERIC = ("INT", "BIGINT", "SMALLINT", "REAL", "NUM", "FLOAT", "DOUBLE", "DECIMAL")
 Listed = Iterator[tuple[str, str, str, str]]
 
 
 def is_address(path: str) -> bool:
-    """Whether a path is the address of a database."""
-    return _ADDRESS.match(path) is not None
+    """Whether a path is the address of a database; one of a kind nobody reads is refused unsaid."""
+    if _ADDRESS.match(path):
+        return True
+    if other := _OTHER.match(path):
+        raise SettingsError(
+            f"'{other[1]}' is no address that can be read",
+            why="known: postgresql://, sqlite:, snowflake://, bigquery://",
+            fix="export the tables as Parquet or CSV, or into a DuckDB file",
+        )
+    return False
 
 
 def database_origin(bench: Workbench, address: str, schema: str | None) -> DatabaseOrigin:

@@ -8,6 +8,7 @@ take part is decided later, by whoever fits. A name that nothing is left of keep
 from __future__ import annotations
 
 import csv
+import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tripheno.errors import BadGrouping, NoSuchFile
-from tripheno.records.textfile import header_of, lines
+from tripheno.records.textfile import MISREAD, header_of, lines
 
 CARRIER = "carrier:"
 _UNIT = r"(?:mcg|mg|gm|g|ml|l|units?|unt|meq|mmol|iu|mu|mci|cc|oz|act|puff|hr|h|dose|actuat|kg|min)"
@@ -106,6 +107,7 @@ class DrugAxis:
             ingredient, label, how = self._one(code, held, known)
             tally[how] += 1
             tally["carriers"] += is_carrier(ingredient)
+            tally["misread"] += any(map(MISREAD.search, map(html.unescape, (code, *held))))
             found.append((code, ingredient, label))
         return found, tally
 
@@ -138,7 +140,7 @@ def most_used(held: Counter[str]) -> str:
 
 def ingredient_of(name: str) -> str:
     """A drug's name without strength, route, form, packaging and salt."""
-    lower = " ".join(name.lower().replace("\ufeff", " ").replace("_", " ").split())
+    lower = " ".join(html.unescape(name).lower().replace("\ufeff", " ").replace("_", " ").split())
     bare = " ".join(_ASIDE.sub(" ", lower).split()) or lower
     bare = _PACKED.sub("", bare)
     if _CARRIER.search(bare):

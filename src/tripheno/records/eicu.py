@@ -64,6 +64,8 @@ class EICU:
         extracts = []
         for mode in settings.rule.modes:
             tables.open(NEEDS[mode])
+            if mode == "medication" and "drugordercancelled" not in tables.columns("medication"):
+                tables.note("medication: no column drugordercancelled: cancelled orders count too")
             extracts.append(Extract(mode, tables.shown(mode), sql_text(f"eicu_{mode}")))
         inputs = tables.origin.fingerprints(list(tables.opened.values()))
         facts = {"reference_ranges": ranges.name if ranges else None}

@@ -9,11 +9,12 @@ from tripheno.errors import MissingTable, NoSuchFile, UnknownRecords, Unreadable
 from tripheno.provenance import file_fingerprint
 from tripheno.records.delimited import plain_text
 from tripheno.records.duck import Workbench, literal, sql_text
-from tripheno.records.origins import files_in
+from tripheno.records.origins import NO_RECORDS, files_in
 from tripheno.records.source import Extract, IngestSettings, ReadingPlan
 from tripheno.records.textfile import kind_of, lines
 
 _LINES = (".ndjson", ".jsonl")
+_PACKED = (".gz", ".zst")
 _SUFFIXES = (*_LINES, ".json")
 RESOURCES = {
     "medication": ("MedicationRequest", "MedicationAdministration"),
@@ -41,7 +42,7 @@ class FHIR:
 
     def plan(self, bench: Workbench, path: str, settings: IngestSettings) -> ReadingPlan:
         """Sort the resources by their type, and open those that the modes need."""
-        files = _files(Path(path))
+        files, unread = _files(Path(path))
         bench.script("fhir_macros")
         kinds = _gather(bench, files, settings)
         bench.script("fhir_medications")
@@ -66,7 +67,7 @@ class FHIR:
             "count(*) FILTER (in_circle) FROM encounters"
         )[0]
         facts = {"resources": kinds, "encounters_within_a_stay": followed}
-        warnings = _warnings(kinds, settings, orphans, circles)
+        warnings = (*unread, *_warnings(kinds, settings, orphans, circles))
         return ReadingPlan(
             "FHIR export",
             tuple(extracts),
@@ -93,16 +94,25 @@ def _warnings(
     return tuple(found)
 
 
-def _files(path: Path) -> list[Path]:
-    """The files whose names are those of FHIR exports."""
+def _files(path: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """The files whose names are those of FHIR exports, and a word about the others."""
     if not path.exists():
         raise NoSuchFile(f"No file or folder {path}", fix="check the path, from where you are")
-    found = [f for f in files_in(path) if f.name.lower().removesuffix(".gz").endswith(_SUFFIXES)]
+    given = files_in(path)
+    found = [file for file in given if _unpacked(file.name).endswith(_SUFFIXES)]
     if not found:
         raise UnknownRecords(
             f"No FHIR resources in {path.name}", why="looked for " + ", ".join(_SUFFIXES)
         )
-    return sorted(found)
+    other = {file.name for file in given} - {file.name for file in found}
+    unread = sorted(name for name in other if not name.lower().endswith((*NO_RECORDS, ".txt")))
+    said = f"not read: {', '.join(unread[:5])}{' …' if len(unread) > 5 else ''}"
+    return sorted(found), (said,) if unread else ()
+
+
+def _unpacked(name: str) -> str:
+    lower = name.lower()
+    return lower.removesuffix(next((end for end in _PACKED if lower.endswith(end)), ""))
 
 
 def _gather(bench: Workbench, files: list[Path], settings: IngestSettings) -> dict[str, int]:
@@ -123,8 +133,9 @@ def _gather(bench: Workbench, files: list[Path], settings: IngestSettings) -> di
     bench.run("CREATE SCHEMA IF NOT EXISTS src")
     for resource in (*_SHARED, *wanted):
         bench.run(
-            f"CREATE VIEW src.{resource.lower()} AS SELECT id, json, id IS NOT NULL AND "  # noqa: S608
-            "row_number() OVER (PARTITION BY id ORDER BY updated DESC NULLS LAST) > 1 AS stale "
+            f"CREATE VIEW src.{resource.lower()} AS SELECT id, json, id IS NOT NULL "  # noqa: S608
+            "AND row_number() OVER (PARTITION BY id ORDER BY updated DESC NULLS LAST, json) > 1 "
+            "AS stale "
             f"FROM resources WHERE kind = {literal(resource)} AND json IS NOT NULL"
         )
     return kinds
@@ -144,7 +155,7 @@ def _reader(bench: Workbench, given: Path) -> str:
 
 def _is_by_line(file: Path) -> bool:
     """Whether the first line that is not blank is a whole JSON value, or too long to say."""
-    if not file.name.lower().removesuffix(".gz").endswith(_LINES):
+    if not _unpacked(file.name).endswith(_LINES):
         return False
     for line in islice(lines(file), 100):
         if line.strip():

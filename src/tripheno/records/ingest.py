@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,10 +71,8 @@ def ingest(
         with _workbench(local, settings, whole_keys=whole_keys) as bench:
             plan = source.plan(bench, path, settings)
             placed = place(bench, plan, settings, announce)
-            nameless = placed.get("drug_axis", {}).get("without a name", 0)
-            words = (f"{nameless:,} drugs have a code but no name: give --drug-table",)
             advice = tuple(g.advice for g in settings.groupings if g.advice)
-            warnings = plan.warnings + (words if nameless else ()) + advice
+            warnings = plan.warnings + _of_drugs(placed.get("drug_axis", {})) + advice
             plan = replace(plan, facts={**plan.facts, **placed}, warnings=warnings)
             writer = SiteWriter(bench, source, plan, settings, measure, titles)
             if settings.by is None:
@@ -87,6 +85,15 @@ def ingest(
         return read(whole_keys=False)
     finally:
         tidy(out)
+
+
+def _of_drugs(axis: Mapping[str, int]) -> tuple[str, ...]:
+    """What is to be said of the drugs' names."""
+    said = (
+        ("without a name", "drugs have a code but no name: give --drug-table"),
+        ("misread", "drugs' names were read in another encoding"),
+    )
+    return tuple(f"{axis[how]:,} {words}" for how, words in said if axis.get(how))
 
 
 def _workbench(folder: Path, settings: IngestSettings, *, whole_keys: bool) -> Workbench:

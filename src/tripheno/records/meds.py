@@ -6,13 +6,16 @@ OMOP); ``--prefix MODE=PREFIX`` declares others. Codes stay as they stand.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from tripheno.errors import MissingTable, NoSuchFile, UnknownRecords
+from tripheno.errors import DoubtfulTable, MissingTable, NoSuchFile, UnknownRecords
 from tripheno.provenance import file_fingerprint
 from tripheno.records.duck import Workbench, literal, sql_text
+from tripheno.records.origins import is_copy
 from tripheno.records.source import Extract, IngestSettings, ReadingPlan
 from tripheno.records.tables import canonical, cleaned
+from tripheno.records.textfile import NOBODY
 
 PREFIXES = {
     "medication": ("MEDICATION//START//", "DRUG//", "RxNorm/", "RxNorm Extension/"),
@@ -46,14 +49,9 @@ class MEDS:
         root = Path(path)
         if not root.exists():
             raise NoSuchFile(f"No file or folder {root}", fix="check the path, from where you are")
-        files = sorted((root / "data" if (root / "data").is_dir() else root).glob("**/*.parquet"))
-        files = [
-            file
-            for file in files
-            if not any(p.startswith((".", "_", "metadata")) for p in file.relative_to(root).parts)
-        ]
-        if not files:
-            raise UnknownRecords(f"No data/**/*.parquet in {root.name}", fix="name a MEDS data set")
+        files = _shards(root)
+        inputs = {file.relative_to(root).as_posix(): file_fingerprint(file) for file in files}
+        _refuse_doubt(inputs)
         columns = _open(bench, files)
         visit = next((name for name in _VISITS if name in columns), None)
         site = next((name for name in _SITES if name in columns), None)
@@ -65,10 +63,9 @@ class MEDS:
         declared = {mode: tuple(found) for mode, found in settings.prefixes.items()}
         prefixes = {**PREFIXES, **declared}
         extracts = [
-            Extract(mode, "data", sql, {"prefixes": list(prefixes[mode])})
+            Extract(mode, "data", sql, {"prefixes": list(prefixes[mode]), "nobody": list(NOBODY)})
             for mode in settings.rule.modes
         ]
-        inputs = {file.relative_to(root).as_posix(): file_fingerprint(file) for file in files}
         chosen = {mode: list(prefixes[mode]) for mode in settings.rule.modes}
         facts = {"prefixes": chosen, "visits": visit or "from admission events"}
         unread = sorted(
@@ -76,16 +73,46 @@ class MEDS:
             for file in root.glob("data/**/*")
             if file.is_file() and file not in files and not file.name.startswith(("_", "."))
         )
-        warnings = (f"not read: {', '.join(unread[:5])}",) if unread else ()
+        rivals = [name for name in _VISITS if name in columns and name != visit]
+        warnings = [f"not read: {', '.join(unread[:5])}"] if unread else []
+        warnings += [f"data: '{visit}' is read, not {', '.join(rivals)}"] if rivals else []
         return ReadingPlan(
             "MEDS",
             tuple(extracts),
             inputs,
             facts,
-            warnings,
+            tuple(warnings),
             visits_are_unique=visit is not None,
             attributes=_ATTRIBUTES,
         )
+
+
+def _shards(root: Path) -> list[Path]:
+    """The Parquet files of the data, whatever their folders."""
+    found = sorted((root / "data" if (root / "data").is_dir() else root).glob("**/*.parquet"))
+    shards = [
+        file
+        for file in found
+        if not any(p.startswith((".", "_", "metadata")) for p in file.relative_to(root).parts)
+    ]
+    if not shards:
+        raise UnknownRecords(f"No data/**/*.parquet in {root.name}", fix="name a MEDS data set")
+    return shards
+
+
+def _refuse_doubt(inputs: Mapping[str, str]) -> None:
+    """Refuse shards that are there twice, and those of several data sets: their subjects meet."""
+    parts = [name.lower().removesuffix(".parquet").split("/") for name in inputs]
+    copies = [name for name, p in zip(inputs, parts, strict=True) if any(map(is_copy, p))]
+    sets = {tuple(p[: p.index("data")]) for p in parts if "data" in p}
+    why = "two shards are the same file" if len(set(inputs.values())) < len(inputs) else ""
+    why = "they are several data sets" if len(sets) > 1 else why
+    why = f"is {copies[0]} a copy or an older one?" if copies else why
+    if why:
+        raise DoubtfulTable(
+            "The data are there more than once", why=why,
+            fix="name one data set, and move what is not meant out of its folder",
+        )  # fmt: skip
 
 
 def _open(bench: Workbench, files: list[Path]) -> set[str]:

@@ -22,34 +22,36 @@ ANCESTOR = TableNeed.of("concept_ancestor", "ancestor_concept_id:id descendant_c
 CDM_SOURCE = TableNeed.of(
     "cdm_source", "cdm_source_name:text? cdm_version:text? vocabulary_version:text?"
 )
-PERSON = TableNeed.of("person", "person_id:id year_of_birth:number? gender_concept_id:id?")
+PERSON = TableNeed.of(
+    "person", "person_id:id year_of_birth:number? gender_concept_id:id? death_datetime:time?"
+)
 DEATH = TableNeed.of("death", "person_id:id")
 _ATTRIBUTES = (
     "SELECT person_id AS patient, year_of_birth AS birth_year, CASE gender_concept_id "
     "WHEN '8532' THEN 'F' WHEN '8507' THEN 'M' END AS sex, "
-    "person_id IN (SELECT person_id FROM src.death) AS died FROM src.person"
+    "{died} AS died FROM src.person"
 )
 NEEDS = {
     "medication": TableNeed.of(
         "drug_exposure",
-        "person_id:key drug_concept_id:id drug_exposure_start_date:time "
+        "person_id:key drug_concept_id:id drug_exposure_start_date:time? "
         "drug_exposure_start_datetime:time? drug_exposure_end_date:time? "
         "drug_exposure_end_datetime:time? visit_occurrence_id:key?",
     ),
     "diagnosis": TableNeed.of(
         "condition_occurrence",
-        "person_id:key condition_concept_id:id condition_start_date:time "
+        "person_id:key condition_concept_id:id condition_start_date:time? "
         "condition_start_datetime:time? visit_occurrence_id:key?",
     ),
     "procedure": TableNeed.of(
         "procedure_occurrence",
-        "person_id:key procedure_concept_id:id procedure_date:time procedure_datetime:time? "
+        "person_id:key procedure_concept_id:id procedure_date:time? procedure_datetime:time? "
         "visit_occurrence_id:key?",
     ),
     "lab": TableNeed.of(
         "measurement",
-        "person_id:key measurement_concept_id:id measurement_date:time measurement_datetime:time? "
-        "value_as_number:number? value_as_concept_id:id? range_low:number? range_high:number? "
+        "person_id:key measurement_concept_id:id measurement_date:time? measurement_datetime:time? "
+        "value_as_number:offset? value_as_concept_id:id? range_low:offset? range_high:offset? "
         "visit_occurrence_id:key?",
     ),
 }
@@ -82,8 +84,7 @@ class OMOP:
             tables.unique("visit_occurrence", "visit_occurrence_id")
         warnings = [] if tables.open(CONCEPT, optional=True) else ["no table concept: no labels"]
         bench.run(sql_text("omop_names"))
-        tables.open(DEATH, optional=True)
-        attributes = _ATTRIBUTES if tables.open(PERSON, optional=True) else None
+        attributes = _attributes(tables)
         tables.open(ANCESTOR, optional=True)
         tables.open(CDM_SOURCE, optional=True)
         warnings += _ingredients(bench)
@@ -118,6 +119,19 @@ def _select(mode: str) -> str:
     if mode == "procedure":
         return sql_text("omop_dated").format(code="procedure", starts="procedure")
     return sql_text(f"omop_{mode}")
+
+
+def _attributes(tables: Tables) -> str | None:
+    """Who the persons are. Deaths stand in a table of their own, since CDM 6 beside the person;
+    where there is neither, nobody knows who died.
+    """
+    listed = tables.open(DEATH, optional=True)
+    if not tables.open(PERSON, optional=True):
+        return None
+    noted = "death_datetime" in tables.columns("person")
+    died = "death_datetime IS NOT NULL" if noted else "NULL::BOOLEAN"
+    listing = "person_id IN (SELECT person_id FROM src.death)"
+    return _ATTRIBUTES.format(died=listing if listed else died)
 
 
 def _ingredients(bench: Workbench) -> list[str]:

@@ -31,7 +31,7 @@ from tripheno.records.textfile import ends_a_line, header_of, kind_of
 
 _SUFFIXES = (".parquet", ".csv", ".tsv", ".txt")
 _PACKED = (".gz", ".zst")
-_NO_RECORDS = (".md", ".html", ".pdf", ".md5", ".sha256", ".crc", ".toml", ".sql", ".log")
+NO_RECORDS = (".md", ".html", ".pdf", ".md5", ".sha256", ".crc", ".toml", ".sql", ".log")
 _SHARD = re.compile(r"(part|data|chunk|shard)[-_.]|\d+$")
 _PARTITION = re.compile(r"\w+=.*|\d*")
 _NUMBERED = re.compile(r"(.*?[^\d\W_].*?)[-_. ]*(?:part)?[-_. ]*\(?\d+\)?")
@@ -39,6 +39,7 @@ _COPY = re.compile(
     r"(.+?)[-_. ]*(?:copy|kopie|copie|copia|corrected|archive|old|new|bak|backup|final|v)"
     r"[-_. ]*\(?\d*\)?"
 )
+_COPIES = ("copy", "kopie", "copie", "copia", "archive", "old", "bak", "backup")
 _COPY_OF = re.compile(r"(?:copy of|kopie von|old|backup|bak)[-_. ]+(.+)")
 _DEPTH = 8
 _LAKES = {"_delta_log": "Delta", ".hoodie": "Hudi"}
@@ -51,7 +52,7 @@ class FolderOrigin:
         self._bench, self.title, self._root = bench, path.name or str(path), path
         found = files_in(path)
         self.foreign = sorted(
-            f.name for f in found if not is_table(f) and not f.name.lower().endswith(_NO_RECORDS)
+            f.name for f in found if not is_table(f) and not f.name.lower().endswith(NO_RECORDS)
         )
         self._files: dict[str, list[Path]] = {}
         for file in sorted(f for f in found if is_table(f)):
@@ -67,9 +68,9 @@ class FolderOrigin:
         """``orders_1`` and ``orders_2`` are ``orders``, unless there is an ``orders`` too."""
         stems: dict[str, list[str]] = {}
         for name in self._files:
-            match = _NUMBERED.fullmatch(name)
-            if match and match[1] not in self._files:
-                stems.setdefault(match[1], []).append(name)
+            stem = stem_of(name)
+            if stem and stem not in self._files:
+                stems.setdefault(stem, []).append(name)
         for stem, names in stems.items():
             if len(names) > 1:
                 self._files[stem] = [file for name in sorted(names) for file in self._files[name]]
@@ -192,6 +193,18 @@ class FolderOrigin:
         return [c.lower() for c in header_of(file, declared=self._bench.encoding).columns]
 
 
+def stem_of(name: str) -> str:
+    """``orders`` of ``orders_1``; blank where a name has no number."""
+    match = _NUMBERED.fullmatch(name)
+    return match[1] if match else ""
+
+
+def is_copy(name: str) -> bool:
+    """Whether a file's or folder's name is a word for a copy, or has one."""
+    words = name.replace("-", "_").replace(" ", "_").split("_")
+    return any(word in _COPIES for word in words) or bool(re.fullmatch(r".*\(\d+\)", name))
+
+
 def _looks_like(other: str, name: str) -> bool:
     """Whether a file's name is a table's name with a number or a word for a copy behind it."""
     return any(
@@ -217,9 +230,9 @@ def _doubt(files: Sequence[Path], copies: Sequence[Path]) -> str:
 
 
 class DuckDBOrigin:
-    """A DuckDB database file, opened read-only."""
+    """A DuckDB database file, opened read-only; one of its schemas, or all."""
 
-    def __init__(self, bench: Workbench, path: Path) -> None:
+    def __init__(self, bench: Workbench, path: Path, schema: str | None = None) -> None:
         self._path, self._bench, self.title = path, bench, path.name
         try:
             bench.run(f"ATTACH {literal(str(path))} AS origin (READ_ONLY)")
@@ -233,16 +246,17 @@ class DuckDBOrigin:
             ) from None
         rows = bench.rows(
             "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() "
-            "WHERE database_name = 'origin' AND NOT internal ORDER BY column_index"
+            "WHERE database_name = 'origin' AND NOT internal AND "
+            "lower(schema_name) = lower(coalesce(CAST($schema AS VARCHAR), schema_name)) "
+            "ORDER BY column_index",
+            schema=schema,
         )
         self._tables: dict[str, tuple[str, str]] = {}
         self._columns: dict[str, dict[str, str]] = {}
-        for schema, table, column, dtype in rows:
-            if self._tables.setdefault(table.lower(), (schema, table)) != (schema, table):
-                raise DoubtfulTable(
-                    f"Table '{table}' is there more than once", where=path.name,
-                    why="it stands in several schemas", fix="keep one schema in the file",
-                )  # fmt: skip
+        self._twice = set()
+        for place, table, column, dtype in rows:
+            if self._tables.setdefault(table.lower(), (place, table)) != (place, table):
+                self._twice.add(table.lower())
             self._columns.setdefault(table.lower(), {})[column] = dtype
 
     def names(self) -> list[str]:
@@ -251,6 +265,11 @@ class DuckDBOrigin:
 
     def columns(self, name: str) -> dict[str, str]:
         """The table's columns and types."""
+        if name in self._twice:
+            raise DoubtfulTable(
+                f"Table '{name}' is there more than once", where=self._path.name,
+                why="it stands in several schemas", fix="name the one that is meant with --schema",
+            )  # fmt: skip
         return self._columns[name]
 
     def relation(self, name: str, columns: Sequence[str]) -> str:
@@ -276,13 +295,13 @@ def origin_of(bench: Workbench, path: str, schema: str | None = None) -> TableOr
     """The origin that fits a path or a database's address."""
     if is_address(path):
         return database_origin(bench, path, schema)
-    if schema is not None:
-        raise SettingsError("a schema belongs to a database", fix="leave out --schema")
     place = Path(path)
     if not place.exists():
         raise NoSuchFile(f"No file or folder {place}", fix="check the path, from where you are")
     if place.is_file() and kind_of(place) == "duckdb":
-        return DuckDBOrigin(bench, place)
+        return DuckDBOrigin(bench, place, schema)
+    if schema is not None:
+        raise SettingsError("a schema belongs to a database", fix="leave out --schema")
     if place.is_file() and kind_of(place) == "sqlite":
         return database_origin(bench, f"sqlite:{place}", schema)
     origin = FolderOrigin(bench, place)
@@ -290,7 +309,8 @@ def origin_of(bench: Workbench, path: str, schema: str | None = None) -> TableOr
         found = f"; it holds {', '.join(origin.foreign[:5])}" if origin.foreign else ""
         raise UnknownRecords(
             f"No tables in {place.name}",
-            why="looked for " + ", ".join(_SUFFIXES) + f", DuckDB and SQLite files{found}",
+            why="looked for " + ", ".join(_SUFFIXES) + found,
+            fix="a DuckDB or SQLite file is named itself, not its folder; an archive is unpacked",
         )
     return origin
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tripheno.records.coverage import ModeCoverage, TableCoverage
-from tripheno.records.textfile import NOBODY
+from tripheno.records.textfile import MISREAD, NOBODY
 
 _EXPECTED = ("not abnormal", "another kind", "nothing given", "not laboratory", "cancelled order")
 _MOST_DROPPED = 0.9
@@ -18,8 +18,6 @@ _FEWEST_CODES = 5
 _SOME = 0.01
 _ENOUGH_CODES = 100
 _NO_CODES = (*NOBODY, "missing", "not specified", "0", "total")
-_MISREAD = re.compile("[\u00c2\u00c3\u00e2\u00e3][\u0080-\u00bf]|\ufffd|&[a-z]+;")
-"""UTF-8 taken for Latin-1, letters that were lost, names of letters as pages write them."""
 _NO_CODE = re.compile(r"[\W_]+|\d+([.,]\d+)?[eE]\+\d+|\d{1,3}([,' ]\d{3})+|&\w+;")
 """Signs only, numbers that a spreadsheet rounded or parted into thousands, a page's blanks."""
 
@@ -55,7 +53,7 @@ def findings(
     exact = [code for code in numeric if re.fullmatch(r".*\.\d\d", code)]
     if len(exact) >= _ENOUGH_CODES // 2 and not any(code.endswith("0") for code in exact):
         found.append("no ICD-9 code ends with 0: did the export lose zeros after the point?")
-    misread = [code for code in codes if _MISREAD.search(code)]
+    misread = [code for code in codes if MISREAD.search(code)]
     if misread:
         found.append(f"{len(misread):,} codes were read in another encoding: {_some(misread)}")
     bare = {code: code.rpartition("//")[2] for code in codes}  # MEDICATION//START//UNK
@@ -85,6 +83,8 @@ def _of_table(table: TableCoverage) -> Iterator[str]:
     for rule, count in table.rules.items():
         if rule == "words, no code" and table.mode != "medication":
             yield f"{name}: {count:,} rows have words and no code"
+        if rule == "a code without its system" and table.mode != "medication":
+            yield f"{name}: {count:,} rows have {rule}"
         if rule.startswith("unknown flag ") or rule == "ICD-9 procedure code":
             yield f"{name}: {count:,} rows have an {rule}"
     for reason, count in table.times.items():

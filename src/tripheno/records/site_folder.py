@@ -229,6 +229,7 @@ def refuse_empty(rule: CountingRule, present: set[str], tables: tuple[TableCover
 _ADVICE = {
     "no visit": "use --window person or same-day, --infer-visit, or --without-visit date",
     "no time": "these records have no time: use --window visit or person",
+    "time cannot be read": "write times as 2020-03-04 10:30, or say --date-order dmy or mdy",
     "no rule for abnormal": "give the site's reference ranges with --reference-ranges FILE",
     "no HICL code": "--drug-names raw uses the drug's name where the code is missing",
     "no group": "the grouping does not know these codes: try another --rollup",

@@ -27,8 +27,9 @@ from tripheno.records.textfile import NOBODY, are_names
 class Column:
     """One column a source needs: names, kind and whether it must be there.
 
-    Kinds are id, key (an id that tables are joined by), text, number, time, offset (minutes from a
-    moment), code (no fraction) and icd: a text that must never have been a number.
+    Kinds are id, key (an id that tables are joined by), text, number, time, offset (a number that
+    is minus infinity when it cannot be read: minutes from a moment, a laboratory's bounds), code
+    (no fraction) and icd: a text that must never have been a number.
     """
 
     names: tuple[str, ...]
@@ -318,7 +319,7 @@ def cleaned(relation: str, columns: Mapping[str, tuple[str, str]], missing: Sequ
             found = f"CASE WHEN {asked} THEN {_PLAIN[kind]}({read}) END"
             plain.append(f"{found} AS {_plain(column)}")
             read = f"CASE WHEN {_plain(column)} IS NULL THEN {read} END"
-        seen.append(f"visible({read}) AS {name}")
+        seen.append(f"unquoted(visible({read})) AS {name}")
         words = [word.lower() for word in (*missing, *NOBODY)] if kind in _IDS else missing
         spelt = f"lower(trim({name}))" if kind in _IDS else f"trim({name})"
         kept = name if kind in ("text", "icd", "code") else f"trim({name})"
@@ -350,12 +351,13 @@ def _typed(name: str, kind: str, dtype: str) -> str:
         return f"whole_number(whole_id({name}))" if is_text else f"CAST({name} AS BIGINT)"
     if kind in ("number", "offset"):
         unread = f", CASE WHEN {name} IS NOT NULL THEN CAST('-infinity' AS DOUBLE) END"
-        return f"coalesce(try_cast({name} AS DOUBLE){unread if kind == 'offset' else ''})"
+        number = f"coalesce(try_cast({name} AS DOUBLE){unread if kind == 'offset' else ''})"
+        return _but_nan(number)
     if kind == "time":
         return f"clock({name})" if is_text else _moment(name, dtype)
     if kind == "id" and _is_fraction(dtype):
         return (
-            f"CASE WHEN isnan(CAST({name} AS DOUBLE)) THEN NULL "
+            f"CASE WHEN {_but_nan(f'CAST({name} AS DOUBLE)')} IS NULL THEN NULL "
             f"WHEN abs({name}) >= {_EXACT} THEN error('ids are rounded numbers') "
             f"WHEN {name} = floor({name}) THEN CAST(try_cast({name} AS BIGINT) AS VARCHAR) "
             f"ELSE CAST({name} AS VARCHAR) END"
@@ -363,6 +365,11 @@ def _typed(name: str, kind: str, dtype: str) -> str:
     if not is_text:
         return f"CAST({name} AS VARCHAR)"
     return f"whole_id({name})" if kind == "id" else name
+
+
+def _but_nan(number: str) -> str:
+    """A number, NaN as NULL: DuckDB holds NaN for larger than all others."""
+    return f"CASE WHEN NOT isnan({number}) THEN {number} END"
 
 
 def _moment(name: str, dtype: str) -> str:

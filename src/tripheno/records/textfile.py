@@ -9,6 +9,7 @@ import codecs
 import csv
 import gzip
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,8 +55,12 @@ MISSING = (
 sodium."""
 NOBODY = ("unknown", "unk", "n.a.", "not available", "nil", "undefined")
 """Words that are no id either, in capitals or not."""
-BYTE_ORDER_MARK = "\ufeff"
+_UNSEEN = re.compile("[\ufeff\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\u00ad\x00]")
+MISREAD = re.compile("[\u00c2\u00c3\u00e2\u00e3][\u0080-\u00bf]|\ufffd|&[a-z]+;")
+"""UTF-8 taken for Latin-1, letters that were lost, names of letters as pages write them."""
 _LONGEST_HEADER = 1 << 20
+_MOST_HEADER_LINES = 8
+_HEAD = 512
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -82,6 +87,7 @@ _FOREIGN = (
     (0, b"$FL2", "an SPSS file"),
     (0, b"<stata_dta>", "a Stata file"),
     (12, b"\xc2\xea\x81\x60", "a SAS file"),
+    (257, b"ustar", "a tar archive"),
     (4, b"Standard ACE DB", "an Access database"),
     (4, b"Standard Jet DB", "an Access database"),
     (0, b"%PDF", "a PDF"),
@@ -102,10 +108,15 @@ class Header:
 def kind_of(path: Path) -> str:
     """parquet, gzip, zstd, duckdb, sqlite or text; foreign files are refused by their names."""
     with path.open("rb") as stream:
-        head = stream.read(64)
+        head = stream.read(_HEAD)
     for at, sign, kind in _MAGIC:
         if head[at:].startswith(sign):
             return kind
+    _refuse_foreign(path, head)
+    return "text"
+
+
+def _refuse_foreign(path: Path, head: bytes) -> None:
     for at, sign, words in _FOREIGN:
         if head[at:].startswith(sign):
             raise UnreadableTable(
@@ -114,7 +125,6 @@ def kind_of(path: Path) -> str:
                 why=f"it is {words}",
                 fix="export it as CSV or Parquet, or unpack it",
             )
-    return "text"
 
 
 @contextmanager
@@ -156,11 +166,12 @@ def not_unicode(name: str) -> UnreadableTable:
 def encoding_of(path: Path, declared: str | None = None) -> str:
     """From the byte-order mark, else as declared, else UTF-8."""
     with content(path) as stream:
-        head = stream.read(64)
+        head = stream.read(_HEAD)
+    _refuse_foreign(path, head)  # what was packed may be no text either
     for mark, encoding in _MARKS:
         if head.startswith(mark):
             return encoding
-    if declared is None and b"\x00" in head:
+    if declared is None and b"\x00" in head[:64]:
         raise UnreadableTable(
             "A table's file is damaged",
             where=path.name,
@@ -207,7 +218,8 @@ def header_of(path: Path, delimiter: str | None = None, declared: str | None = N
     best = Header((), delimiter or DELIMITERS[0])
     for candidate in (delimiter,) if delimiter else DELIMITERS:
         try:
-            columns = next(csv.reader(io.StringIO(line), delimiter=candidate), [])
+            held = io.StringIO(line, newline="")  # a blank may stand before a quotation mark
+            columns = next(csv.reader(held, delimiter=candidate, skipinitialspace=True), [])
         except csv.Error:
             continue
         if len(columns) > len(best.columns):
@@ -224,11 +236,16 @@ def are_names(columns: Sequence[str]) -> bool:
 
 
 def first_line(path: Path, declared: str | None = None) -> str:
-    """The first line of a text file, without byte-order mark."""
+    """The first line of a text file, without byte-order mark; a quoted name may have a line end."""
     encoding = encoding_of(path, declared)
     with content(path) as stream:
         text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape")
         line = text.readline(_LONGEST_HEADER)
+        whole = line
+        for _ in range(_MOST_HEADER_LINES):
+            if whole.count('"') % 2:
+                whole += text.readline(_LONGEST_HEADER)
+        line = line if whole.count('"') % 2 else whole
         text.detach()
     if any("\ud800" <= letter <= "\udfff" for letter in line):
         raise not_unicode(path.name)
@@ -240,7 +257,7 @@ def _distinct(columns: list[str]) -> tuple[str, ...]:
     seen: dict[str, int] = {}
     names = []
     for position, column in enumerate(columns, start=1):
-        name = column.replace(BYTE_ORDER_MARK, "").strip() or f"column {position}"
+        name = " ".join(_UNSEEN.sub("", column).split()) or f"column {position}"
         seen[name.lower()] = seen.get(name.lower(), 0) + 1
         names.append(name if seen[name.lower()] == 1 else f"{name} ({seen[name.lower()]})")
     return tuple(names)

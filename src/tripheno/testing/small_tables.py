@@ -30,10 +30,13 @@ def run_ingest(
     cap: int | None = None,
     **more: object,
 ) -> tuple[Path, Ingested]:
-    """Ingest a folder of small tables into a site beside it."""
+    """Ingest a folder of small tables into a site beside it. Every row read is used or dropped."""
     site = folder.with_name(folder.name + "-site")
     settings = IngestSettings(rule=CountingRule(modes, window, cap), **more)  # type: ignore[arg-type]
-    return site, ingest(source, str(folder), site, settings)
+    result = ingest(source, str(folder), site, settings)
+    for table in (*(t for s in result.sites for t in s.tables), *result.unassigned):
+        assert table.read == table.used + sum(table.dropped.values()), table.table
+    return site, result
 
 
 def cells(site: Path) -> dict[tuple[str, ...], int]:

@@ -9,7 +9,7 @@ CREATE MACRO piece(resource, path) AS json_extract(resource, path);
 -- or a part of the resource itself (#p) names nobody.
 CREATE MACRO ref_id(reference) AS CASE
     WHEN contains(reference, '?') OR contains(reference, '#') THEN NULL
-    ELSE regexp_extract(regexp_replace(tidy(reference), '/_history/.*$', ''), '([^/:]+)$', 1)
+    ELSE nullif(regexp_extract(rtrim(regexp_replace(tidy(reference), '/_history/.*$', ''), '/'), '([^/:]+)$', 1), '')
 END;
 
 CREATE MACRO person_id(reference) AS CASE
@@ -35,8 +35,9 @@ CREATE MACRO given_at(json) AS coalesce(
     field(json, '$.occurrenceDateTime'), field(json, '$.occurrencePeriod.start'));
 
 CREATE MACRO verified(json) AS list_transform(
-    list_append(
-        field(json, '$.verificationStatus.coding[*].code'), field(json, '$.verificationStatus')
+    list_concat(
+        field(json, '$.verificationStatus.coding[*].code'),
+        [field(json, '$.verificationStatus'), field(json, '$.verificationStatus.text')]
     ),
     lambda status: lower(status)
 );
@@ -95,9 +96,12 @@ CREATE MACRO coding_fate(given) AS list_transform([given], lambda coding: CASE
         THEN 'not an ICD-9 code'
 END)[1];
 
--- Which rule decided: words where there is no coding.
-CREATE MACRO coding_note(concept) AS
-    CASE WHEN coalesce(len(codings_of(concept)), 0) = 0 AND concept IS NOT NULL THEN 'words, no code' END;
+-- Which rule decided: words where there is no coding, or a coding that does not say of which system.
+CREATE MACRO coding_note(concept) AS CASE
+    WHEN concept IS NULL THEN NULL
+    WHEN coalesce(len(codings_of(concept)), 0) = 0 THEN 'words, no code'
+    WHEN coalesce(shared_coding(codings_of(concept)).system, '') = '' THEN 'a code without its system'
+END;
 
 -- A code in one spelling: the system's short name and the code.
 CREATE MACRO system_name(system) AS CASE
@@ -124,7 +128,8 @@ END)[1];
 -- Why a resource says that nothing happened.
 CREATE MACRO undone(status) AS CASE
     WHEN lower(status) = 'entered-in-error' THEN 'entered in error'
-    WHEN lower(status) IN ('cancelled', 'draft', 'not-done', 'preparation', 'registered') THEN 'never done'
+    WHEN lower(status) IN ('cancelled', 'draft', 'not-done', 'not-taken', 'preparation', 'registered')
+        THEN 'never done'
 END;
 
 -- A concept's code and label: a coding, or its text where it has none.

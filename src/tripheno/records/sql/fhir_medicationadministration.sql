@@ -51,6 +51,7 @@ SELECT
     CASE
         WHEN stale THEN 'older version or copy'
         WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
+        WHEN 'true' IN (field(json, '$.notGiven'), field(json, '$.wasNotGiven')) THEN 'never done'
         WHEN concept IS NULL AND medication IS NOT NULL THEN 'medication not found'
     END AS fate
 FROM spelt_out

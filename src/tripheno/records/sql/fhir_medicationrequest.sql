@@ -53,7 +53,8 @@ SELECT
     CASE
         WHEN stale THEN 'older version or copy'
         WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
-        WHEN field(json, '$.doNotPerform') = 'true' OR field(json, '$.intent') = 'proposal' THEN 'never done'
+        WHEN field(json, '$.doNotPerform') = 'true'
+            OR lower(field(json, '$.intent')) IN ('proposal', 'plan', 'option') THEN 'never done'
         WHEN concept IS NULL AND medication IS NOT NULL THEN 'medication not found'
     END AS fate
 FROM spelt_out

@@ -31,7 +31,7 @@ parts AS (
         unnest(from_json(
             piece(json, '$.ingredient'),
             '[{"itemReference":{"reference":"VARCHAR"},"itemCodeableConcept":"JSON",
-               "item":{"concept":"JSON","reference":{"reference":"VARCHAR"}}}]'
+               "item":{"concept":"JSON","reference":{"reference":"VARCHAR"}},"isActive":"BOOLEAN"}]'
         )) AS part
     FROM coded
     WHERE concept IS NULL
@@ -45,7 +45,7 @@ SELECT
 FROM parts
 LEFT JOIN coded AS member ON member.id = ref_id(
     coalesce(parts.part.itemReference.reference, parts.part.item.reference.reference))
-WHERE coalesce(coalesce(parts.part.itemCodeableConcept, parts.part.item.concept), member.concept) IS NOT NULL;
+WHERE coalesce(parts.part.isActive, true) AND coalesce(coalesce(parts.part.itemCodeableConcept, parts.part.item.concept), member.concept) IS NOT NULL;
 
 CREATE TABLE medication_parts AS
 SELECT id, concept, label, row_number() OVER (PARTITION BY id ORDER BY CAST(concept AS VARCHAR)) AS part

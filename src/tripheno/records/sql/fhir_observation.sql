@@ -67,6 +67,7 @@ SELECT
         WHEN rule = 'interpretation' AND abnormal THEN NULL
         WHEN rule = 'range' AND several THEN 'several ranges'
         WHEN rule = 'range' AND other_unit THEN 'range in another unit'
+        WHEN rule = 'range' AND low >= high THEN 'the range is empty'
         WHEN rule = 'range' AND (value < low OR value > high) THEN NULL
         ELSE 'not abnormal'
     END AS fate

@@ -14,14 +14,20 @@ CREATE MACRO visible(written) AS CASE
     ))
 END;
 
+-- A text within the quotation marks or the formula (="…") that a blank before them made part of it.
+CREATE MACRO unquoted(clean) AS CASE
+    WHEN contains(clean, '"') THEN regexp_replace(clean, '^ *=?"([^"]*)" *$', '\1')
+    ELSE clean
+END;
+
 CREATE MACRO tidy(written) AS trim(visible(written));
 
--- A tidy id as text. Spreadsheets write 17 as 17.0, ="17" or '17; 1.7E+08 is a rounded number.
+-- A tidy id as text. Spreadsheets write 17 as 17.0, 17,00, ="17" or '17; 1.7E+08 is a rounded number.
 CREATE MACRO whole_id(clean) AS CASE
     WHEN regexp_full_match(clean, '\d+([.,]\d+)?[eE]\+\d+|\d+[.,]\d+[eE]\d+')
         THEN error('ids are rounded numbers')
-    WHEN regexp_matches(clean, '[.=''"]')
-        THEN regexp_replace(clean, '^(?:="|''|")?(\d+)(?:\.0*)?"?$', '\1')
+    WHEN regexp_matches(clean, '[.,=''"]')
+        THEN regexp_replace(clean, '^(?:="|''|")?(\d+)(?:\.0*|,00?)?"?$', '\1')
     ELSE clean
 END;
 
@@ -46,47 +52,62 @@ CREATE MACRO whole_number(id) AS CASE
     ELSE error('an id is no whole number')
 END;
 
--- A time with AM or PM, which DuckDB's own reading would pass over.
-CREATE MACRO twelve_hours(written) AS try_strptime(
-    upper(replace(written, '.', '')),
-    CASE getvariable('date_order')
-        WHEN 'dmy' THEN ['%Y-%m-%d %I:%M %p', '%Y-%m-%d %I:%M:%S %p', '%d/%m/%Y %I:%M %p', '%d/%m/%Y %I:%M:%S %p']
-        WHEN 'mdy' THEN ['%Y-%m-%d %I:%M %p', '%Y-%m-%d %I:%M:%S %p', '%m/%d/%Y %I:%M %p', '%m/%d/%Y %I:%M:%S %p']
-        ELSE ['%Y-%m-%d %I:%M %p', '%Y-%m-%d %I:%M:%S %p']
-    END
-);
+-- Times as SAS, SQL Server, Oracle and HL7 write them, in the spelling that the forms below are in: no
+-- fraction of a second, one blank, 03-JAN-2020 for every order of day, month's name and year.
+CREATE MACRO respelt(clean) AS regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(
+    regexp_replace(clean, '\s+', ' ', 'g'),
+    '(:\d\d:\d\d|^\d{14})(?:[.,]\d+|:\d{3})', '\1'),
+    '^(\d{1,2})[ .-]*([A-Za-z]{3})(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?[ .,-]*(\d{4})(?:[ :T]|$)', '\1-\2-\3 '),
+    '^([A-Za-z]{3})(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?[ .]+(\d{1,2}),? +(\d{4})', '\2-\1-\3'),
+    '^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)([+-]\d{4})$', '\1-\2-\3 \4:\5:\6\7'),
+    ' ?([AaPp])\.?[Mm]\.?$', ' \1M');
 
 -- A time in one of the forms that can mean one thing only; 03/04/2020 needs the order to be said.
-CREATE MACRO written_time(written) AS CASE WHEN right(written, 1) IN ('M', 'm', '.') THEN twelve_hours(written) ELSE coalesce(
-    try_cast(written AS TIMESTAMP),
-    CASE
-        WHEN regexp_full_match(written, '(19|20|21|22)\d{6}(\d{4}(\d\d)?)?')
-            THEN try_strptime(written, ['%Y%m%d', '%Y%m%d%H%M', '%Y%m%d%H%M%S'])
-        WHEN regexp_matches(written, '^\d{1,2}\.\d{1,2}\.\d{4}')
-            THEN try_strptime(written, ['%d.%m.%Y', '%d.%m.%Y %H:%M', '%d.%m.%Y %H:%M:%S'])
-        WHEN regexp_matches(written, '^\d{1,2}-[A-Za-z]{3}-\d{4}')
-            THEN try_strptime(written, ['%d-%b-%Y', '%d-%b-%Y %H:%M', '%d-%b-%Y %H:%M:%S'])
-        WHEN getvariable('date_order') = 'dmy'
-            THEN try_strptime(written, ['%d/%m/%Y', '%d/%m/%Y %H:%M', '%d/%m/%Y %H:%M:%S'])
-        WHEN getvariable('date_order') = 'mdy'
-            THEN try_strptime(written, ['%m/%d/%Y', '%m/%d/%Y %H:%M', '%m/%d/%Y %H:%M:%S'])
-    END
-) END;
+CREATE MACRO in_order(clean, day_first, month_first) AS CASE getvariable('date_order')
+    WHEN 'dmy' THEN try_strptime(clean, day_first)
+    WHEN 'mdy' THEN try_strptime(clean, month_first)
+END;
+
+CREATE MACRO written_time(clean) AS CASE
+    WHEN regexp_matches(clean, ' [AaPp]M$') THEN coalesce(
+        try_strptime(upper(clean), ['%Y-%m-%d %I:%M %p', '%Y-%m-%d %I:%M:%S %p', '%d-%b-%Y %I:%M %p', '%d-%b-%Y %I:%M:%S %p']),
+        in_order(
+            replace(upper(clean), '/', '-'),
+            ['%d-%m-%Y %I:%M %p', '%d-%m-%Y %I:%M:%S %p'], ['%m-%d-%Y %I:%M %p', '%m-%d-%Y %I:%M:%S %p']
+        )
+    )
+    WHEN regexp_full_match(clean, '(19|20|21|22)\d{6}(\d{4}(\d\d)?)?')
+        THEN try_strptime(clean, ['%Y%m%d', '%Y%m%d%H%M', '%Y%m%d%H%M%S'])
+    WHEN regexp_matches(clean, '^\d{1,2}(\.\d{1,2}\.|-[A-Za-z]{3}-)\d{4}') THEN try_strptime(
+        trim(clean),
+        ['%d.%m.%Y', '%d.%m.%Y %H:%M', '%d.%m.%Y %H:%M:%S', '%d-%b-%Y', '%d-%b-%Y %H:%M', '%d-%b-%Y %H:%M:%S']
+    )
+    WHEN regexp_matches(clean, '^\d{1,2}[/-]\d{1,2}[/-]\d{4}') THEN in_order(
+        replace(clean, '/', '-'),
+        ['%d-%m-%Y', '%d-%m-%Y %H:%M', '%d-%m-%Y %H:%M:%S'], ['%m-%d-%Y', '%m-%d-%Y %H:%M', '%m-%d-%Y %H:%M:%S']
+    )
+    ELSE try_cast(clean AS TIMESTAMP)
+END;
 
 -- The wall clock of a tidy time. An offset (…-04:00, …Z) is dropped, so that the calendar day is
 -- the one the ward saw; when the hospital's zone is known, it is converted into that zone instead.
--- What cannot be read is minus infinity: it is counted apart from what is missing.
+-- What cannot be read is minus infinity: it is counted apart from what is missing. 24:00 is 00:00 of
+-- the next day, as in ISO 8601.
+CREATE MACRO without_offset(clean) AS
+    regexp_replace(clean, '(:\d\d(?:\.\d+)?) ?(?:Z|z|[+-]\d\d(?::?\d\d)?)$', '\1');
+
+CREATE MACRO in_zone(clean) AS regexp_matches(
+    clean, ':\d\d(\.\d+)? ?(Z|[+-]\d\d(:?\d\d)?|[A-Z]{3,5}|[A-Z][a-z]+/[A-Za-z_/]+)$');
+
 CREATE MACRO clock(clean) AS CASE
     WHEN clean IS NULL OR clean = '' THEN NULL
-    WHEN getvariable('timezone') IS NOT NULL AND regexp_matches(
-        clean, ':\d\d(\.\d+)? ?(Z|[+-]\d\d(:?\d\d)?|[A-Z]{3,5}|[A-Z][a-z]+/[A-Za-z_/]+)$'
+    WHEN getvariable('timezone') IS NOT NULL AND in_zone(respelt(clean)) THEN coalesce(
+        try_cast(respelt(clean) AS TIMESTAMPTZ) AT TIME ZONE getvariable('timezone'),
+        CAST('-infinity' AS TIMESTAMP)
     )
-        THEN coalesce(
-            try_cast(clean AS TIMESTAMPTZ) AT TIME ZONE getvariable('timezone'),
-            CAST('-infinity' AS TIMESTAMP)
-        )
     ELSE coalesce(
-        written_time(regexp_replace(clean, '(:\d\d(?:\.\d+)?) ?(?:Z|z|[+-]\d\d(?::?\d\d)?)$', '\1')),
+        CASE WHEN right(clean, 1) NOT IN ('M', 'm', '.') THEN try_cast(without_offset(clean) AS TIMESTAMP) END,
+        written_time(without_offset(respelt(clean))),
         CAST('-infinity' AS TIMESTAMP)
     )
 END;

@@ -11,7 +11,14 @@ SELECT
     CASE
         WHEN len(list_filter($prefixes, lambda p: starts_with(events.code, p))) > 0 THEN events.code
     END AS code,
-    coalesce(names.label, regexp_extract(events.code, '([^/]+)$', 1)) AS label,
+    coalesce(
+        names.label,
+        CASE
+            WHEN list_contains($nobody, lower(regexp_extract(events.code, '([^/]+)$', 1)))
+                THEN 'not named in the records'
+            ELSE regexp_extract(events.code, '([^/]+)$', 1)
+        END
+    ) AS label,
     CASE
         WHEN {visit} IS NOT NULL THEN NULL
         WHEN events.time <= coalesce(stays.ends, events.time) AND stays.visit IS NOT NULL THEN 'inferred'

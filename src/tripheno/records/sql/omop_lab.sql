@@ -35,10 +35,14 @@ SELECT
     1 AS part,
     CASE
         WHEN concept_fate(measurement_concept_id) IS NOT NULL THEN concept_fate(measurement_concept_id)
+        WHEN coalesce(rule, '') <> 'value concept' AND isinf(value_as_number)
+            THEN 'the result is no number'
         WHEN rule IS NULL THEN 'no rule for abnormal'
         -- high, low, abnormal, positive; the other two are normal and negative
         WHEN rule = 'value concept'
             AND value_as_concept_id IN ('4328749', '4267416', '4135493', '9191') THEN NULL
+        WHEN rule = 'range' AND (isinf(range_low) OR isinf(range_high)) THEN 'the range is no number'
+        WHEN rule = 'range' AND range_low >= range_high THEN 'the range is empty'
         WHEN rule = 'range' AND (value_as_number < range_low OR value_as_number > range_high)
             THEN NULL
         WHEN rule = 'site range' AND (value_as_number < low OR value_as_number > high) THEN NULL

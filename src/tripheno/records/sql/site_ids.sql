@@ -2,7 +2,7 @@
 -- whole numbers above 0, how many equal another but for leading zeros and capitals, how many of several people.
 SELECT
     count(*),
-    count(*) FILTER (coalesce(try_cast(key AS BIGINT) < 1, true) OR contains(key, '.')),
+    count(*) FILTER (NOT regexp_full_match(key, '0*[1-9]\d*')),
     CASE
         WHEN bool_or(starts_with(key, '0') OR lower(key) <> key)
             THEN count(*) - count(DISTINCT ltrim(lower(key), '0'))
