@@ -25,7 +25,7 @@ from tripheno.study.store import RunStore
 
 OUT_OF_TURN = 9
 FEW = (800, 48, 1, 2_000)  # beginnings; attempts; rounds of messages out of turn in each; cases
-MANY = (4_000, 200, 3, 20_000)
+MANY = (6_000, 200, 3, 20_000)
 ATTEMPTS_OF_A_RUN = 6  # a run's budget is enough for so many
 DEEP = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 20, 26, 34)  # steps at which hostile bytes come
 STEPS = (

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tripheno.cli.console import Format, FormatOption, out, print_json
-from tripheno.cli.study_files import FederationOption, SiteOption, settings
+from tripheno.cli.study_files import FederationOption, SiteOption
 
 
 def withdraw(
@@ -15,10 +15,13 @@ def withdraw(
     form: FormatOption = Format.text,
 ) -> None:
     """Take the approval back: the very next message of this hospital is stopped."""
+    from tripheno.cli.layers import layers_over
     from tripheno.federation.journal import Journal
     from tripheno.privacy.approval import withdraw as take_back
+    from tripheno.protocol.site import read_site
 
-    _, site = settings(site_file, federation_file)
+    del federation_file  # whatever became of it: an approval can always be taken back
+    site = read_site(site_file, layers_over("site"))
     path = take_back(site.approval, datetime.now(UTC).isoformat("T", "seconds"))
     Journal(site.state).note("withdrawn", "the approval was taken back")
     if form is Format.json:

@@ -131,3 +131,12 @@ def prevalence_of_sums(
         return Prevalence({}, {}, total, min_cell, total / max(patients, 1))
 
     return [shown(total) for total in totals]
+
+
+def left_over(shown: Sequence[int | None], without: int | None, patients: int) -> bool:
+    """Whether patients with a phenotype outnumber those of the counts shown.
+
+    Then somebody has one that is hidden, and how many is known to be at least so many.
+    """
+    having = 0 if without is None else patients - without
+    return None in shown and having > sum(count or 0 for count in shown)

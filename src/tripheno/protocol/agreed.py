@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tripheno import __version__
-from tripheno.errors import (
-    BadGuide,
-    BadProtocol,
-    OtherProtocol,
-    SettingsError,
-    UnknownMember,
-)
+from tripheno.errors import BadGuide, BadProtocol, OtherProtocol, SettingsError, UnknownMember
 from tripheno.exchange.keys import fingerprint_of
 from tripheno.exchange.roster import FEWEST, Roster, same_institution
 from tripheno.exchange.roster import Member as RosterMember

@@ -13,7 +13,7 @@ from tripheno.errors import TriphenoWarning
 from tripheno.evaluation.grades import grade_for
 from tripheno.evaluation.intervals import Interval
 from tripheno.evaluation.origin import Origin
-from tripheno.privacy.prevalence import MIN_CELL, Prevalence, prevalence_of_sums
+from tripheno.privacy.prevalence import MIN_CELL, Prevalence, left_over, prevalence_of_sums
 from tripheno.report.titles import led_apart, plain, telling_codes
 from tripheno.solver.guides import followed, guide_columns
 from tripheno.solver.solution import Solution
@@ -178,7 +178,9 @@ def evidence_of(
 ) -> dict[str, Any]:
     """What ``run.json`` says of the evidence as a whole; nothing of fewer people."""
     grades = [one.grade for one in weighed.grades]
-    (without,) = prevalence_of_sums([weighed.without], patients, fewest)
+    shown = [one.total for one in prevalence_of_sums(weighed.carriers, patients, fewest)]
+    untold = left_over(shown, weighed.without, patients)
+    (without,) = prevalence_of_sums([None if untold else weighed.without], patients, fewest)
     return {
         "resamples": resamples if grades else 0,
         "stable": grades.count("stable"),

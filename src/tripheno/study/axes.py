@@ -18,6 +18,7 @@ from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import CODES, declared, shaped
 from tripheno.privacy.vetoes import counted, kept, vetoes
+from tripheno.study.keys import share_institutions
 from tripheno.study.siblings import of_institutions
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.alignment import check_modes
@@ -151,7 +152,9 @@ def kept_positions(
     objections = [np.zeros(len(people)) for people in totals]
     if fewest > 1 and federation.size > 1:
         asked = f"objections/{step}"
-        together = of_institutions(federation, own, f"institution/{step}")
+        together: Mapping[str, list[np.ndarray]] = own
+        if share_institutions(federation):
+            together = of_institutions(federation, own, f"institution/{step}")
 
         def objecting(name: str) -> Objections:
             found = []

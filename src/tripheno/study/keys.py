@@ -62,6 +62,12 @@ def sessions_of(federation: Communicator) -> dict[str, BlindSession]:
     }
 
 
+def share_institutions(federation: Communicator) -> bool:
+    """Whether some institution has more than one hospital in the study."""
+    rosters = [session.roster for session in sessions_of(federation).values()]
+    return bool(rosters) and rosters[0].institutions < len(rosters[0].members)
+
+
 def agree_on_keys(
     federation: Communicator, greetings: Mapping[str, Greeting] | None = None
 ) -> Kept | None:

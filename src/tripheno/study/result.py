@@ -21,6 +21,7 @@ from tripheno.exchange.keys import SIGNATURE_BYTES
 from tripheno.exchange.messages import pack, unpack
 from tripheno.exchange.registry import Declaration, MessagePlan, register
 from tripheno.privacy.labels import Named, Positions, shown_positions
+from tripheno.privacy.prevalence import left_over
 from tripheno.privacy.subgroups import Group
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse, Solution
@@ -173,9 +174,8 @@ def _shown(weighed: Weighed, patients: int, fewest: int) -> tuple[list[int | Non
         return None if few else count
 
     carriers, without = [shown(count) for count in weighed.carriers], shown(weighed.without)
-    some = sum(count or 0 for count in carriers)
-    if without is not None and None in carriers and patients - without > some:
-        return carriers, None  # who is left over has a phenotype that is not told
+    if left_over(carriers, without, patients):
+        return carriers, None
     return carriers, without
 
 

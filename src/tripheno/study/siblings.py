@@ -40,9 +40,7 @@ def of_institutions(
 ) -> dict[str, list[np.ndarray]]:
     """For each hospital here the people of its whole institution."""
     sessions, found = sessions_of(federation), {name: list(counts) for name, counts in own.items()}
-    roster = next(iter(sessions.values())).roster if sessions else None
-    if roster is None or not any(map(roster.siblings_of, roster.names)):
-        return found
+    roster = next(iter(sessions.values())).roster
 
     def give(name: str) -> bytes:
         flat = np.concatenate(own[name]).astype(PEOPLE).tobytes()

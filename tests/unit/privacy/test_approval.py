@@ -238,6 +238,15 @@ def test_a_withdrawn_approval_is_none_until_somebody_approves_again(approved):
     check_approval(protocol, site, now())
 
 
+def test_an_approval_is_taken_back_whatever_became_of_the_studys_file(approved):
+    protocol, site = approved
+    folder = site.events.parent
+    (folder / "federation.toml").write_text("no longer TOML [", encoding="utf-8")
+    tripheno(folder, "withdraw")
+    with pytest.raises(Withdrawn):
+        check_approval(protocol, site, now())
+
+
 def test_stand_ins_have_enough_people_for_every_code_and_nobodys_data(home):
     tensor = own_tensor(read_protocol(home / "federation.toml"), read_site(home / "site.toml"))
     other = stand_in(tensor.axes, 11, np.random.default_rng(0))

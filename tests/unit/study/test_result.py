@@ -10,6 +10,7 @@ import pytest
 from tripheno.errors import DriftedApart
 from tripheno.evaluation.grades import Graded
 from tripheno.evaluation.intervals import Interval
+from tripheno.report.phenotypes import evidence_of
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Costs, Iteration, Rmse, Solution
 from tripheno.study.evidence import Weighed
@@ -68,6 +69,7 @@ def test_patients_without_a_phenotype_are_told_unless_they_tell_who_has_one(
     made = replace(made, weighed=replace(made.weighed, carriers=carriers, grades=()))
     made = replace(made, weighed=replace(made.weighed, prevalence=None))
     assert through(made).weighed.without == told
+    assert evidence_of(made.weighed, 0, PATIENTS, 11)["patients_without"] == told
 
 
 def test_machines_and_clocks_may_differ_and_nothing_else():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kit.sessions import identity_of
+from kit.small_study import protocol, seated
 from tripheno.errors import BadSignature
 from tripheno.exchange.blind import BlindSession
 from tripheno.exchange.communicator import (
@@ -126,3 +129,18 @@ def test_what_was_changed_on_its_way_inside_an_institution_is_refused(change):
 
     with pytest.raises(BadSignature):
         kept_positions(federation(Carrying(changed)), tensors(CODES), FEWEST, "people/0")
+
+
+@pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")
+def test_a_whole_study_leaves_out_what_an_institution_of_two_hospitals_would_see(tmp_path):
+    owners = {"harbour": "Trust", "lakeside": "trust"}
+    members = tuple(replace(m, institution=owners.get(m.name, "")) for m in protocol().members)
+    around, alone = (
+        seated(tmp_path / "two", members=members, allow_two=True), seated(tmp_path / "alone"),
+    )  # fmt: skip
+    found, before = around.run().findings, alone.run().findings
+    assert "institution/people/few/0" in around.steps
+    assert not any(step.startswith("institution") for step in alone.steps)
+    for mode, removed in before.codes_removed.items():
+        assert found.codes_removed[mode] >= removed
+    assert sum(found.codes_removed.values()) > sum(before.codes_removed.values())
