@@ -166,8 +166,8 @@ def lines(root: Path | None, seeds: int) -> Iterator[tuple[str, str, str]]:
     said, right, shown, named = np.sum([who_has_one(seed) for seed in range(seeds)], axis=0)
     yield "demo, rightly said to have one", "≥ 95 %", _of(right, said)
     yield "demo, found of those who show one", "≥ 90 %", _of(named, shown)
-    told = np.sum([differ_in_truth(seed) for seed in range(seeds)], axis=0)
-    yield "demo, origin claimed where a hospital lacks it", "–", _of(*told)
+    claimed = np.sum([differ_in_truth(seed) for seed in range(seeds)], axis=0)
+    yield "demo, origin claimed where a hospital lacks it", "–", _of(*claimed)
     costs = {"default": (16, RESAMPLES, MOST), "one start, no resamples": (1, 0, "–")}
     for words, (starts, resamples, most) in costs.items():
         rounds, megabytes = cost(starts, resamples)
@@ -181,8 +181,8 @@ def lines(root: Path | None, seeds: int) -> Iterator[tuple[str, str, str]]:
     some = sum(one[2] for one in runs)
     yield "Synthea, patients who have one", "–", _of(some, seeds * whole.patients)
     for name in ("eicu", "mimic-dx", "mimic-lab"):
-        told = falsely_claimed(patients_of(name, root))
-        yield f"{name}, origin claimed of random splits", "≤ 5 %", _of(*told)
+        claimed = falsely_claimed(patients_of(name, root))
+        yield f"{name}, origin claimed of random splits", "≤ 5 %", _of(*claimed)
 
 
 def _of(some: int, whole: int) -> str:

@@ -86,8 +86,8 @@ def _what_leaves(manifest: Manifest, _protocol: StudyProtocol) -> Iterator[str]:
             for one in some
             if CLEAR in one.rows and (one.name != LABELS.name or manifest.labels)
         ]
-        told = "".join(f". `{one.name}`: {one.rows}" for one in clear)
-        yield f"- {LEAVES[how].capitalize()}: {named}{told}."
+        rows = "".join(f". `{one.name}`: {one.rows}" for one in clear)
+        yield f"- {LEAVES[how].capitalize()}: {named}{rows}."
     yield ""
     yield (
         f"In all at most {manifest.most_bytes:,} bytes and {manifest.most_rounds:,} rounds, upper "
