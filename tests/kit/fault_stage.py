@@ -78,7 +78,8 @@ class Stage:
         return process
 
     def part(self, process: subprocess.Popen[bytes], word: str) -> psutil.Process:
-        """A process of the engine below one of ours."""
+        """A process of the engine below one of ours: it may just be starting again."""
+        wait_until(word, lambda: descendants(process, word), SECONDS_TO_FINISH)
         return descendants(process, word)[0]
 
     def family(self, process: subprocess.Popen[bytes]) -> list[psutil.Process]:
