@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -237,8 +236,7 @@ def test_one_two_and_four_threads_give_the_same_bits(visits, form, cap, monkeypa
     rng = np.random.default_rng(0)
     answers = {}
     for workers in (1, 2, 4):
-        with ThreadPoolExecutor(workers) as pool:
-            monkeypatch.setattr(threads, "_pool", lambda pool=pool: pool)
+        with threads.limited_to(workers):
             monkeypatch.setattr(threads, "CELLS_PER_CHUNK", 5_000)
             tensor = kept_as(form, lambda: CountTensor.from_events(visits, rule=rule))
             assert form_of(tensor) == form

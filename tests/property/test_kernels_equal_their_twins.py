@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -286,8 +284,7 @@ def test_one_thread_and_four_give_the_same_bits(hospital, monkeypatch):
     assert len(threads.patient_chunks(tensor.cells.starts)) > 1
     answers = {}
     for workers in (1, 4):
-        with ThreadPoolExecutor(workers) as pool:
-            monkeypatch.setattr(threads, "_pool", lambda pool=pool: pool)
+        with threads.limited_to(workers):
             answers[workers] = all_answers(tensor, features, patients)
     for one, four in zip(answers[1], answers[4], strict=True):
         assert one.tobytes() == four.tobytes()
