@@ -72,12 +72,14 @@ def join(
         file = _hospital_file(protocol, site, site_file, (journal, live), stopped if once else None)
         local, engine = HospitalService(file), None
         if workspace is not None:
-            relay = stack.enter_context(RelayServer(workspace.resolve(), local.respond))
+            relay = stack.enter_context(
+                RelayServer(workspace.resolve(), local.respond, local.may_repeat)
+            )
         else:
             kit = home.kit
             check_dates(kit)
             _find_coordinator(kit, Address.of(protocol.operation.address), stopped, journal)
-            relay = stack.enter_context(RelayServer(kit.workspace, local.respond))
+            relay = stack.enter_context(RelayServer(kit.workspace, local.respond, local.may_repeat))
             words = agent_words(kit.workspace, site.name)
             engine = stack.enter_context(Supervised(words, kit.workspace, journal.tell, stopped))
             stack.enter_context(watched(lambda: engine.pid, _ports(kit), live.line))

@@ -127,6 +127,11 @@ class ApprovedGatekeeper:
         write_whole(log.path.with_name(SPENT), json.dumps(left).encode())
         return passed
 
+    def still_approved(self, step: str) -> None:
+        """Bytes that were let out may leave once more: the approval has not been taken back."""
+        _, log, manifest = self._open()
+        self._check_still(step, log, manifest)
+
     def arrived(self, step: str, data: bytes) -> None:
         """What came back goes into the log too; a countersignature as the head it makes."""
         gate, log, _ = self._open()

@@ -96,6 +96,13 @@ class HospitalService:
             self.file.over(current.hello.run)
         return asked.pack()
 
+    def may_repeat(self, step: str) -> None:
+        """An answer that was lost on its way leaves once more only if the approval still stands."""
+        if self._attempt is not None:
+            gatekeeper = self._attempt.gatekeeper
+            if isinstance(gatekeeper, ApprovedGatekeeper):
+                gatekeeper.still_approved(step)
+
     def _asked(self, step: str, data: bytes) -> tuple[_Attempt, int]:
         """The attempt that a step belongs to, and its number there."""
         attempt, number = split_step(step)

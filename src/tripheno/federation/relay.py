@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -129,16 +130,23 @@ class RelayServer:
     :class:`~tripheno.federation.transport.Outbox`.
     """
 
-    def __init__(self, workspace: Path, respond: Responder) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        respond: Responder,
+        may_repeat: Callable[[str], None] = lambda _step: None,
+    ) -> None:
         self._relay_socket, self._lock = RelaySocket(workspace), Lock()
         self._hung_up = Event()
-        self.respond_with(respond)
+        self.respond_with(respond, may_repeat)
         Thread(target=self._serve, name="tripheno-relay", daemon=True).start()
 
-    def respond_with(self, respond: Responder) -> None:
+    def respond_with(
+        self, respond: Responder, may_repeat: Callable[[str], None] = lambda _step: None
+    ) -> None:
         """From now on another responder answers; what the last one said is forgotten."""
         with self._lock:
-            self._outbox = Outbox(respond)
+            self._outbox = Outbox(respond, may_repeat)
 
     def _serve(self) -> None:
         while True:

@@ -59,16 +59,20 @@ class Channel(ABC):
 class Outbox:
     """A hospital's responder that remembers its last answer: a step asked again is not redone.
 
-    The request that is repeated because its answer was lost on the way gets the same bytes.
+    The request that is repeated because its answer was lost on the way gets the same bytes, if
+    they may still leave.
     """
 
     respond: Responder
+    may_repeat: Callable[[str], None] = field(default=lambda _step: None)
     last: tuple[str, bytes] | None = field(default=None)
 
     def answer(self, step: str, broadcast: bytes) -> bytes:
         """The answer to a step, made once."""
         if self.last is None or self.last[0] != step:
             self.last = (step, self.respond(step, broadcast))
+        else:
+            self.may_repeat(step)
         return self.last[1]
 
 

@@ -82,8 +82,8 @@ def test_a_folder_without_settings_is_refused(command):
 
 
 def test_status_and_check_say_what_is_not_there(capsys):
-    status()
-    assert "no run was begun here" in capsys.readouterr().out
+    with pytest.raises(SettingsError, match="go to the study's folder"):
+        status()
     with pytest.raises(SystemExit) as ended:
         check()
     assert ended.value.code == NoSuchFile.exit_code

@@ -90,11 +90,11 @@ def agree(scales, step, parts):
 def test_scales_find_any_size_and_keep_its_digits(size, hospitals, seed):
     scales, rng = Scales(hospitals), np.random.default_rng(seed)
     sent = []
-    for step in range(4):
+    for step in range(6):  # below 2⁻⁷⁵ the fourth may go twice: a lane of zeros is neared by steps
         parts = [rng.normal(scale=2.0**size, size=LAYOUT.size) for _ in range(hospitals)]
         total, times = agree(scales, f"fit/{step}/1", parts)
         sent.append(times)
-    assert sent[-1] == 1
+    assert sent[-2:] == [1, 1]
     assert np.abs(total - np.sum(parts, axis=0)).max() <= 2.0 ** (size - 36)
 
 

@@ -27,6 +27,7 @@ from tripheno.exchange.keys import Identity
 from tripheno.federation.audit_file import GIVEN, AuditFile, countersigned
 from tripheno.federation.gatekeeper import SPENT, ApprovedGatekeeper, run_folder, spent
 from tripheno.federation.hospital import HospitalFile, HospitalService
+from tripheno.federation.transport import Outbox
 from tripheno.federation.wire import Asked, Hello
 from tripheno.files import write_text
 from tripheno.privacy.approval import APPROVAL, approve, withdraw
@@ -326,6 +327,18 @@ def test_what_comes_out_of_turn_twice_or_misshapen_is_a_line_with_its_code(site,
     assert [line["reason"] for line in told] == [WrongStep.code, refused.value.code]
     sent = [one for one in lines_of(site) if one.get("direction") == "out"]
     assert [one["step"] for one in sent] == ["identity", "fault"]  # nothing was given twice
+
+
+def test_an_answer_that_was_lost_does_not_leave_again_after_a_withdrawal(site, tmp_path):
+    local = HospitalService(hospital(site, tmp_path, []))
+    outbox = Outbox(local.respond, local.may_repeat)
+    hello = Hello(RUN, 1, protocol_hash(PROTOCOL), COORDINATOR.public.hex()).pack()
+    sent = outbox.answer("1:0", hello)
+    assert outbox.answer("1:0", hello) == sent  # its answer was lost on the way
+    withdraw(site.approval, "2026-11-19")
+    with pytest.raises(Withdrawn):
+        outbox.answer("1:0", hello)
+    assert lines_of(site)[-1]["reason"] == Withdrawn.code
 
 
 def test_what_was_spent_is_the_most_that_log_or_file_say(tmp_path):
