@@ -298,7 +298,8 @@ class TestPhenotypesInUse:
         assert "Two runs compared" in (tmp_path / "page.html").read_text()
         tripheno("export", tmp_path / "two", "--as", "csv", "--out", tmp_path / "out")
         sheet = tmp_path / "out" / "review.csv"
-        sheet.write_text(sheet.read_text().replace(",,,,\n", ",Heart failure,meaningful,,\n"))
+        filled = sheet.read_text().replace(",,,,,0\n", ",Heart failure,meaningful,,,0\n")
+        sheet.write_text(filled)
         done = tripheno("review", tmp_path / "two", sheet, "--reviewer", "Ada", "--format", "json")
         assert json.loads(done.stdout) == {"added": 4, "phenotypes": 2}
         assert "Heart failure" in (tmp_path / "two" / "phenotypes.csv").read_text()
