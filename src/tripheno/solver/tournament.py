@@ -34,6 +34,7 @@ SHED = (8, 10, 12, 14)  # those after which half of a wide start's surplus goes,
 HALVE = 16  # the one after which the finalists are left,
 FINAL = LONGEST  # and the one after which the best alone goes on
 DECISIONS = (SIFT, *SHED, HALVE, FINAL)
+ALIKE = 1e-9  # of Ψ: starts that differ by less ended in one and the same optimum
 VOTE_BITS = 10  # votes may be zeros now and ones later
 SIFTED: dict[Kind, int] = {"sketch": 4, "uniform": 2, "wide": 1}  # one in so many
 FINALISTS: dict[Kind, int] = {"sketch": 1, "uniform": 3, "wide": 1}
@@ -192,7 +193,7 @@ def votes(field: Tournament, objectives: np.ndarray, costs: Sequence[np.ndarray]
     standing = np.minimum(objectives, known)
     stay, columns = np.zeros(len(known)), np.zeros(sum(one.width for one in field.candidates))
     for members, keep in _kept(field):
-        stay[[members[i] for i in np.argsort(standing[members], kind="stable")[:keep]]] = 1.0
+        stay[[members[i] for i in _lowest(standing[members], keep)]] = 1.0
     begin = 0
     for one, cost in zip(field.candidates, costs, strict=True):
         order = np.argsort(-np.asarray(cost), kind="stable")[: _width_after(field, one)]
@@ -232,6 +233,18 @@ def after(
         momentum, point = extrapolated(one.momentum, found[n], objectives[n], accept=accept)
         remaining.append(replace(one, momentum=momentum, point=point))
     return Tournament(field.rank, tuple(remaining), field.iteration + 1)
+
+
+def _lowest(objectives: np.ndarray, keep: int) -> np.ndarray:
+    """Those with the lowest Ψ; of starts that ended in one optimum the first, whatever round-off.
+
+    Their Ψ differ in the last digits, their factors by the root of that.
+    """
+    order = np.argsort(objectives, kind="stable")
+    lower, higher = objectives[order[:-1]], objectives[order[1:]]
+    place = np.zeros(len(order), dtype=np.int64)
+    place[order[1:]] = np.cumsum(higher > lower + ALIKE * abs(lower))
+    return np.argsort(place, kind="stable")[:keep]
 
 
 def _elected(votes_for: np.ndarray, keep: int) -> np.ndarray:

@@ -244,8 +244,10 @@ def test_splits_end_early_where_no_claim_is_left_and_claim_the_same_as_all_of_th
         again, rng = pooled(list(named.values())), np.random.default_rng(0)
         in_order = np.sort(groups)
         splits = [rng.permutation(in_order) for _ in range(SPLITS)]
-        null = [own_likeness(again, found.factors, one) for one in splits]
-        every = origin_claims(own_likeness(again, found.factors, in_order), np.stack(null))
+        null = [own_likeness(again, found.factors, one, SquaredLoss()) for one in splits]
+        every = origin_claims(
+            own_likeness(again, found.factors, in_order, SquaredLoss()), np.stack(null)
+        )
         assert claims.tolist() == every.tolist()
 
 

@@ -122,6 +122,17 @@ def test_most_votes_go_on_and_a_tie_goes_to_the_lower_index():
     assert tournament.decided(at_sift, stay, 2).stay.tolist() == [1, 1, 1, 0]
 
 
+@pytest.mark.parametrize("noise", [0.0, 3e-13, -3e-13])
+def test_of_starts_that_ended_in_one_optimum_the_first_goes_on_whatever_round_off(noise):
+    match = tournament.opened(hospitals()[0].axes, Adding(hospitals()).root(RANK, 0), RANK, 0, 4)
+    last = tournament.Tournament(RANK, match.candidates, tournament.FINAL - 1)
+    columns = [np.ones(one.width) for one in last.candidates]
+    reached = np.array([900.0, 700.0 * (1 + noise), 700.0, 701.0])[: len(columns)]
+    assert tournament.votes(last, reached, columns).stay.nonzero()[0].tolist() == [1]
+    apart = np.array([900.0, 700.0 * (1 + 1e-6), 700.0, 701.0])[: len(columns)]
+    assert tournament.votes(last, apart, columns).stay.nonzero()[0].tolist() == [2]
+
+
 def test_a_column_s_cost_is_what_the_misfit_grows_by_without_it():
     rng = np.random.default_rng(2)
     patients, first, second = rng.random((7, 3)), rng.random((5, 3)), rng.random((4, 3))
