@@ -80,6 +80,26 @@ def test_a_warm_job_that_lost_a_hospital_is_not_taken():
     assert line.jobs > jobs
 
 
+def test_a_server_too_busy_to_answer_has_not_lost_the_job_it_starts(monkeypatch):
+    line, counters = _made["line"], _made["counters"]
+    for counter in counters.values():
+        counter.respond_with(lambda step, data: data)
+    line.hang_up()
+    jobs, looks = line.jobs, []
+    look = ServerLogin.over
+
+    def busy(session, job):
+        looks.append(job)
+        if len(looks) % 2:
+            raise EngineRefused("the engine's server refused a request")
+        return look(session, job)
+
+    monkeypatch.setattr(ServerLogin, "over", busy)
+    assert set(EngineChannel(line).round("at last", b"words")) == set(HOSPITALS)
+    assert len(looks) > 1
+    assert line.jobs == jobs + 1
+
+
 @pytest.mark.parametrize("way", ["custom folder", "installed class", "communication settings"])
 def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, way):
     made = _made["federation"]

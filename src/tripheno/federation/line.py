@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CALL_SECONDS = 15.0  # of one attempt at a step; a busy hospital is asked again and joins the wait
 PING_SECONDS, SECONDS_OF_GRACE = 4.0, 5.0
 SECONDS_FOR_A_WARM_JOB = 0.5  # in which one that is left of the run before has connected
+SECONDS_TO_BEGIN = 120.0  # of a job; after that another one is submitted, and the first is taken
 JOB_IS_GONE = "the engine's job ended or is stuck; log.jsonl in each machine's state/ says why"
 PAUSE = 0.5  # seconds between two looks at who is connected, and between two attempts
 
@@ -83,7 +84,8 @@ class EngineLine:
         self._lines: SimpleQueue[Connection[Any, Any]] = SimpleQueue()
         self._line: Connection[Any, Any] | None = None
         self._session: ServerLogin | None = None
-        self._job = ""
+        self._job, self._submitted = "", 0.0
+        self._server_began = ""  # jobs end with the server that has them
         self._given_up: set[str] = set()  # jobs that may connect once more and are not let in
         self._asking = False  # a step is under way
         Thread(target=self._accept_jobs, name="tripheno-jobs", daemon=True).start()
@@ -103,7 +105,7 @@ class EngineLine:
             self.hang_up()
             return {}, dict.fromkeys(self.hospitals, JOB_IS_GONE)
         except EngineRefused as fault:
-            self.hang_up()
+            self._log_out()
             return {}, dict.fromkeys(self.hospitals, fault.what)
 
     def _call(
@@ -147,33 +149,45 @@ class EngineLine:
             if self._line is not None and self._lines.empty():
                 return self._line
             with suppress(Empty):
-                self._take(self._lines.get(timeout=patience))
+                while self._line is None:
+                    self._take(self._lines.get(timeout=patience))
+                    patience = 0.0
             if self._line is not None:
                 return self._line
-            why = self._logged_in().over(self._job) if self._job else ""
-            if why or not self._job:
+            session = self._logged_in()
+            why = session.over(self._job) if self._job else ""
+            if why or not self._job or time.monotonic() - self._submitted > SECONDS_TO_BEGIN:
                 self._submit(request)
             self.wait(request, self.hospitals, why or "the engine's job has not begun")
             patience = PAUSE
 
     def _take(self, line: Connection[Any, Any]) -> None:
         """A job connected: ours, or one that is warm and has every member."""
-        ready = json.loads(read_frame(line.recv_bytes())[1])
-        job, everybody = str(ready["job"]), set(self.hospitals)
-        welcome = set(ready["hospitals"]) == everybody and job not in self._given_up
-        if welcome and job != self._job:
-            welcome = set(self._call(line, PING_SECONDS, "", b"")[0]) == everybody
-            if welcome and self._job:
-                self._logged_in().abort(self._job)  # one is enough
-        if welcome:
-            self._line, self._job = line, job
-        else:
+        job, everybody = "", set(self.hospitals)
+        try:
+            if not line.poll(SECONDS_OF_GRACE):
+                raise EOFError
+            ready = json.loads(read_frame(line.recv_bytes())[1])
+            job, there = str(ready["job"]), set(ready["hospitals"])
+            welcome = there == everybody and job not in self._given_up
+            if welcome and job != self._job:
+                free = self._line is None
+                welcome = free and set(self._call(line, PING_SECONDS, "", b"")[0]) == everybody
+        except Broken:  # it ended meanwhile; another one may be on its way
+            welcome = False
+        if not welcome:
             self._given_up.add(job)
             line.close()
+            return
+        before, self._line, self._job = self._job, line, job
+        if before not in {"", job}:
+            self._given_up.add(before)
+            self._logged_in().abort(before)  # one is enough
 
     def _submit(self, request: Request) -> None:
         self._gather(request)
         self._job = self._logged_in().submit(write_job(self.engine_settings.job, self.hospitals))
+        self._submitted = time.monotonic()
         self.jobs += 1
 
     def _gather(self, request: Request) -> None:
@@ -197,16 +211,28 @@ class EngineLine:
                 here, _ = self._call(self._line, PING_SECONDS, "", b"")
                 if not set(late) <= set(here):
                     self.hang_up()
-        except (*Broken, EngineRefused):
+        except Broken:
             self.hang_up()
+        except EngineRefused:
+            self._log_out()
 
     def _logged_in(self) -> ServerLogin:
+        """The login; a job that was submitted to an earlier server is forgotten."""
         # the engine itself: 40 MB that who only looks at a coordinator's folder has no use for
         from tripheno.federation.session import ServerLogin  # noqa: PLC0415
 
         if self._session is None:
             self._session = ServerLogin(self.engine_settings.lead)
+            if self._server_began not in {"", self._session.server_began}:
+                self._job = ""
+            self._server_began = self._session.server_began
         return self._session
+
+    def _log_out(self) -> None:
+        """Leave the login alone: a busy server that does not answer has not lost its job."""
+        if self._session is not None:
+            self._session.__exit__(None, None, None)
+            self._session = None
 
     def hang_up(self) -> None:
         """Give the job up and leave the login; the next attempt makes new ones."""
@@ -223,9 +249,7 @@ class EngineLine:
         with suppress(Empty):
             while True:
                 self._lines.get_nowait().close()
-        if self._session is not None:
-            self._session.__exit__(None, None, None)
-            self._session = None
+        self._log_out()
         self._job, self._asking = "", False
 
     def __enter__(self) -> Self:

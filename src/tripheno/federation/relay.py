@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -82,7 +83,7 @@ class RelaySocket:
         while True:
             try:
                 return self._listener.accept()
-            except EOFError:  # connected and left
+            except (EOFError, ConnectionError, AuthenticationError):  # connected and left, or died
                 continue
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from tripheno.errors import EngineRefused, ForeignJob
 
 SECONDS_TO_LOG_IN = 10.0
 TRIES_TO_LOG_IN = 2  # after that the caller tries again, or gives up in its own time
+SECONDS_TO_ANSWER = 30.0  # a server that starts a job on a busy machine is slow, and not away
 # What it says of a server that is away, a person is told in our words.
 logging.getLogger("nvflare").addHandler(logging.NullHandler())
 OVER = ("FINISHED", "FAILED", "ABORTED", "REJECTED")
@@ -28,6 +29,8 @@ class ServerLogin:
         try:
             with redirect_stdout(io.StringIO()):  # it greets whoever logs in
                 self._engine.try_connect(SECONDS_TO_LOG_IN)
+            self._engine.set_timeout(SECONDS_TO_ANSWER)
+            self.server_began = str(self._engine.get_system_info().server_info.start_time)
         except BaseException as fault:
             self._engine.api.close()  # also when a person interrupts: its threads would stay
             if not isinstance(fault, Exception):
@@ -43,6 +46,7 @@ class ServerLogin:
 
     def __exit__(self, *_ending: object) -> None:
         with suppress(Exception):
+            self._engine.unset_timeout()  # nobody waits so long for a farewell
             self._engine.close()
 
     def connected(self) -> set[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
 import time
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +18,7 @@ from nvflare.private.defs import ClientType
 from tripheno.federation.job import Arrivals
 from tripheno.federation.line import JOB_IS_GONE, EngineLine, EngineSettings, Request
 from tripheno.federation.name_guard import HEARTBEATS_TO_MISS, NameGuard, alive
-from tripheno.federation.relay import connect_to_relay, frame
+from tripheno.federation.relay import RelayServer, connect_to_relay, frame
 from tripheno.federation.supervision import SECONDS_BETWEEN_HEARTBEATS
 
 
@@ -54,6 +56,46 @@ def test_every_answer_is_timed_under_its_hospital_s_name():
     assert arrived.note(SimpleNamespace(target_name="north.relay"), b"bytes") == b"bytes"
     assert set(arrived.seconds) == {"north"}
     assert arrived.seconds["north"] >= 0.0
+
+
+def killed_while_it_connects(workspace):
+    """A job's process that goes before it has answered the first word."""
+    note = json.loads((workspace / "local" / "relay.json").read_text())
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(note["address"])
+        assert select.select([line], [], [], 60.0)[0]
+
+
+def test_a_job_killed_while_it_connects_keeps_no_other_one_out(tmp_path):
+    with RelayServer(tmp_path, lambda step, data: data):
+        for _ in range(3):
+            killed_while_it_connects(tmp_path)
+        with connect_to_relay(tmp_path) as line:
+            line.send_bytes(frame("1:1", b"words"))
+            assert line.poll(60.0)
+            assert line.recv_bytes()[1:] == b"words"
+
+
+def test_a_job_that_ended_before_it_said_a_word_costs_no_other_one(tmp_path):
+    answers = {"sizes": {"harbour": 0}, "failures": {}, "seconds": {}}
+    connected = Event()
+
+    def two_jobs():
+        connect_to_relay(tmp_path).close()
+        with connect_to_relay(tmp_path) as line:
+            ready = {"job": "two", "hospitals": ["harbour"]}
+            line.send_bytes(frame("ready", json.dumps(ready).encode()))
+            connected.set()
+            for _ in ("greeting", "step"):
+                line.recv_bytes()
+                line.send_bytes(frame(json.dumps(answers), b""))
+
+    settings = EngineSettings(tmp_path, tmp_path / "lead", tmp_path / "job", 60.0)
+    with EngineLine(("harbour",), settings) as line:
+        Thread(target=two_jobs, daemon=True).start()
+        assert connected.wait(60.0)
+        found = line.ask(Request("1:1", b"", time.monotonic() + 60.0, time.time()))
+    assert found == ({"harbour": b""}, {})
 
 
 def test_a_job_that_ends_in_a_step_is_told_in_words_and_not_as_an_exception(tmp_path):
