@@ -111,7 +111,7 @@ def test_a_job_that_brings_code_or_names_another_class_is_refused(tmp_path, way)
         except EngineRefused:
             return
         with suppress(ForeignJob):
-            wait_until("the end of the job", lambda: session.over(number), 60)
+            wait_until("the end of the job", lambda: session.over(number), 300)
             assert "COMPLETED" not in session.over(number)
     assert not marker.exists()
     assert not list(made.folder.glob("*/kits/**/evil.py"))[1:]  # unpacked at the server alone

@@ -56,7 +56,7 @@ def test_a_killed_worker_and_a_killed_hospital_cost_no_factor(stage, tmp_path):
     kill(lost)
     lost.wait()
     stage.enter(federation.join("lakeside"))
-    _, orphans = psutil.wait_procs(started_by_it, timeout=60)
+    _, orphans = psutil.wait_procs(started_by_it, timeout=SECONDS)
     assert orphans == []
     assert stage.finish() == undisturbed_factors(federation, tmp_path / "undisturbed")
     assert "going on under new keys" in federation.said("run")
@@ -65,7 +65,7 @@ def test_a_killed_worker_and_a_killed_hospital_cost_no_factor(stage, tmp_path):
     name = json.loads((stage.out / "run.json").read_text())["run"]
     for hospital in federation.names:
         log = federation.site(hospital) / "state" / "runs" / name
-        wait_until("the last head", (log / "audit.head.json").exists, 60)
+        wait_until("the last head", (log / "audit.head.json").exists, SECONDS)
         assert command("audit", "verify", log)["ok"]
         own = federation.site(hospital) / "runs" / name
         assert factors(own) == factors(stage.out)
@@ -157,6 +157,6 @@ def test_a_process_from_a_copied_kit_is_refused_while_the_first_one_lives(servin
     shutil.copytree(serving.site("harbour"), serving.site("copy"))
     copied = serving.join("copy")
     with ended(copied):
-        assert copied.wait(timeout=200) == 5
+        assert copied.wait(timeout=SECONDS) == 5
     assert "TRIP-E516" in serving.said("copy")
     assert "left" not in serving.said("harbour")

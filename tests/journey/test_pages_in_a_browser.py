@@ -421,7 +421,7 @@ class TestLive:
         history = folder / "history.jsonl"
         with subprocess.Popen([sys.executable, "-m", "tripheno", *words]) as running:
             try:
-                deadline = time.monotonic() + 90
+                deadline = time.monotonic() + 300
                 while not (history.exists() and history.stat().st_size):
                     assert running.poll() is None
                     assert time.monotonic() < deadline
@@ -431,7 +431,7 @@ class TestLive:
                     self.follow(running, look(host_of(address)), address)
             finally:
                 running.send_signal(signal.SIGCONT)
-                assert running.wait(120) == 0
+                assert running.wait(300) == 0
 
     def follow(self, running, watched, address):
         page = watched.open(page_of(address, "/"))
@@ -444,6 +444,6 @@ class TestLive:
         page.wait_for_function(
             "(before) => document.getElementById('live-rounds')?.textContent !== before", arg=before
         )
-        page.wait_for_selector("text=phenotypes, groups of codes", timeout=90_000)
+        page.wait_for_selector("text=phenotypes, groups of codes", timeout=300_000)
         assert page.locator("figure svg").count() == 2
         assert page.locator("#live").count() == 0

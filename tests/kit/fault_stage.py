@@ -79,8 +79,14 @@ class Stage:
 
     def part(self, process: subprocess.Popen[bytes], word: str) -> psutil.Process:
         """A process of the engine below one of ours: it may just be starting again."""
-        wait_until(word, lambda: descendants(process, word), SECONDS_TO_FINISH)
-        return descendants(process, word)[0]
+        found: list[psutil.Process] = []
+
+        def there() -> bool:
+            found[:] = descendants(process, word)
+            return bool(found)
+
+        wait_until(word, there, SECONDS_TO_FINISH)
+        return found[0]
 
     def family(self, process: subprocess.Popen[bytes]) -> list[psutil.Process]:
         """A process of ours and all it started."""

@@ -275,7 +275,7 @@ def ended(*processes: subprocess.Popen[bytes]) -> Iterator[None]:
             process.wait()
 
 
-def wait_until(what: str, true: Any, seconds: float = 120.0) -> None:
+def wait_until(what: str, true: Any, seconds: float = 300.0) -> None:
     """Wait for something to become true, or fail with its name."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -37,7 +37,7 @@ def test_a_child_whose_parent_is_killed_is_gone(sleeper, way):
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
         orphan = psutil.Process(int(parent.stdout.readline()))
         os.kill(parent.pid, signal.SIGKILL)
-        gone, _ = psutil.wait_procs([orphan], timeout=20)
+        gone, _ = psutil.wait_procs([orphan], timeout=60)
     assert gone == [orphan]
 
 

@@ -160,7 +160,7 @@ def test_an_upgrade_is_refused_until_the_officers_have_approved_it(reader):
     file.write_text(re.sub(r'(__version__ = ")[^"]*', r"\g<1>99.0", text))
     reader.stop("harbour")
     early = reader.machines["harbour"].start("tripheno join", {}, subprocess.PIPE)
-    _, said = early.communicate(timeout=120)
+    _, said = early.communicate(timeout=500)
     assert early.returncode == 4
     assert "tripheno is 99.0, not" in said
     reader.follow(section(OPERATE, "## Upgrade"))

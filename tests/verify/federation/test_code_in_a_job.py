@@ -62,7 +62,7 @@ def test_settings_in_a_job_run_code_unless_the_owners_stand_in_the_root(
         while session is None:
             session = logged_in()
         with session:
-            wait_until("agents", lambda: len(session.connected()) == len(made.hospitals), 60)
+            wait_until("agents", lambda: len(session.connected()) == len(made.hospitals))
             number = session.submit(job)
             wait_until(
                 "a process of the job",

@@ -17,6 +17,7 @@ from kit.fault_stage import (
     FIT,
     LATER,
     RELEASE,
+    SECONDS_TO_FINISH,
     SERVER,
     WORKER,
     Stage,
@@ -120,7 +121,7 @@ def test_an_interrupted_run_is_paused_within_seconds_and_goes_on(stage, undistur
     at = stage.wait_for(LATER)
     with costs(stage, at):
         stage.running.send_signal(signal.SIGINT)
-        assert stage.running.wait(timeout=60) == 130
+        assert stage.running.wait(timeout=SECONDS_TO_FINISH) == 130
         found = command("status", "--folder", stage.federation.coordinator)
         assert found["state"] == "open"
         stage.run()
@@ -189,7 +190,7 @@ def test_everything_killed_at_once_goes_on_from_disk(stage, undisturbed, costs):
             kill(process)
         for process in everyone:
             process.wait()
-        assert psutil.wait_procs(engine, timeout=30)[1] == []
+        assert psutil.wait_procs(engine, timeout=SECONDS_TO_FINISH)[1] == []
         stage.start_all()
     assert stage.finish() == undisturbed
 
@@ -229,7 +230,7 @@ def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
                 kill(stage.running)
                 stage.running.wait()
                 stage.run()
-            assert stage.running.wait(timeout=60) == 1
+            assert stage.running.wait(timeout=SECONDS_TO_FINISH) == 1
             said = federation.said("run").rpartition("TRIP-E102")[2]
             assert ("harbour" in said) == (whose == "hospital")
             filler.unlink()
@@ -248,7 +249,7 @@ def test_a_hospital_that_stays_away_ends_the_run_in_its_time(federation, tmp_pat
         stage.wait_for(AXES)
         kill(stage.hospitals["lakeside"])
         stage.go_on()
-        assert stage.running.wait(timeout=120) == 6
+        assert stage.running.wait(timeout=SECONDS_TO_FINISH) == 6
         assert "TRIP-E600" in federation.said("run")
     (federation.coordinator / "federation.toml").write_text(text)
     state = json.loads((federation.coordinator / "state" / "current.json").read_text())

@@ -99,7 +99,7 @@ def test_a_study_runs_inside_a_network_that_is_there_already(tmp_path):
         there = ("--workspace", str(kits / "localhost"), "--admin-kit", str(kits / LEAD))
         run = federation.run(tmp_path / "run", *there)
         with ended(run):
-            code = run.wait(timeout=240)
+            code = run.wait(timeout=600)
             assert code == 0, federation.said("run") + federation.said("harbour")
     federation.simulate(tmp_path / "simulated", tmp_path / "sites")
     assert factors(tmp_path / "run") == factors(tmp_path / "simulated")

@@ -9,6 +9,7 @@ import pytest
 from kit.certificates import let_run_out
 from kit.fault_stage import (
     EARLY,
+    SECONDS_TO_FINISH,
     SERVER,
     Stage,
     federation_for_faults,
@@ -46,7 +47,7 @@ def refused(federation, record_property):
 
     def judge(process, log, code, word):
         began = time.monotonic()
-        assert process.wait(timeout=120) == code, federation.said(log)
+        assert process.wait(timeout=SECONDS_TO_FINISH) == code, federation.said(log)
         assert word in federation.said(log)
         record_property(f"seconds to {word}", round(time.monotonic() - began, 1))
 
@@ -79,7 +80,7 @@ def test_a_port_that_was_taken_meanwhile_is_named_and_costs_no_factor(stage, ref
     federation = stage.federation
     port, own = address(federation).port, stage.part(stage.server, SERVER)
     lose(stage.server)
-    own.wait(30)  # the engine's server follows its parent
+    own.wait(SECONDS_TO_FINISH)  # the engine's server follows its parent
     with socket.create_server(("", port)):
         refused(stage.enter(federation.serve()), "serve", 5, "TRIP-E519")
     stage.server = stage.enter(federation.serve())

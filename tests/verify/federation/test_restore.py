@@ -6,7 +6,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from kit.fault_stage import FIT, LATER, Stage, federation_for_faults, undisturbed_factors
+from kit.fault_stage import (
+    FIT,
+    LATER,
+    SECONDS_TO_FINISH,
+    Stage,
+    federation_for_faults,
+    undisturbed_factors,
+)
 from kit.federation_processes import kill, wait_until
 
 pytestmark = pytest.mark.verify
@@ -74,7 +81,7 @@ def test_an_older_backup_of_the_coordinator_is_named_and_changes_no_factor(
         wait_until(
             "the second attempt",
             lambda: all((place / "attempt").read_text() == "2" for place in made),
-            150,
+            SECONDS_TO_FINISH,
         )
         stage.wait_for("starts/14/")  # the very first step, asked again, would be answered
         kill(stage.running)
