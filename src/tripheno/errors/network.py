@@ -27,7 +27,7 @@ class BadSignature(BadMessage):
 
 
 class WrongStep(BadMessage):
-    """A message belongs to another run, step or hospital: it was repeated or went to a wrong place."""
+    """A message belongs to another run, step or hospital: repeated, or sent to a wrong place."""
 
     code = "TRIP-E503"
 

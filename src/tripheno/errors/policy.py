@@ -39,7 +39,7 @@ class NothingLeft(PolicyError):
 
 
 class BrokenChain(PolicyError):
-    """An audit log was changed, cut or put together from parts: a line does not continue the one before.
+    """An audit log was changed, cut or put together from parts: a line is not the next one.
 
     The message names the first line that is wrong. The lines before it are intact.
     """
