@@ -1,7 +1,8 @@
 """How many small faults the tests notice: ``python -m tools.mutants [--sample N --seed S]``.
 
-A sample of faults is put, one at a time, into a copy of the package; the tests that call the
-changed function run against the copy, the quickest first. A fault that no test notices is listed.
+A sample of faults is put, one at a time, into a copy of the package. First the test files run that
+import the changed module, for half a minute at most; then, unless ``--nearest``, the tests that
+call the changed function, the quickest first. A fault that no test notices is listed.
 ``tools/mutants.toml`` names those that change nothing a user could see, each with its reason.
 """
 
@@ -10,15 +11,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
+
+import numba  # noqa: F401 (loaded once, for all the tests that are run)
+import pyarrow  # noqa: F401
+import pytest
+import scipy  # noqa: F401
 
 from tools.mutations import Mutation, mutations
 
@@ -28,8 +37,10 @@ TESTS = [*(f"tests/unit/{name}" for name in (*FOLDERS, "protocol", "vocabulary",
          "federation")), "tests/contract", "tests/property"]  # fmt: skip
 SLOW = 15.0  # seconds: slower tests are for the whole suite
 BUDGET = 90.0  # seconds of tests tried on one fault
-PATIENCE = 300.0  # a fault that makes a test hang was noticed
-PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "not verify"]
+SHORT = 30.0  # seconds of the nearest tests
+PATIENCE = 300  # a fault that makes a test hang was noticed
+PYTEST = ["-q", "-n", "0", "-m", "not verify"]
+CONTRACTS = sorted((ROOT / "tests/contract").glob("test_*.py"))
 
 Call = tuple[str, float, list[str]]  # a test, its seconds, the functions it calls
 
@@ -40,7 +51,7 @@ def recorded(kept: Path) -> list[Call]:
         kept.parent.mkdir(exist_ok=True)
         partial = kept.with_suffix(".part")
         partial.unlink(missing_ok=True)
-        words = [*PYTEST, "-p", "tools.calls", *TESTS]
+        words = [sys.executable, "-m", "pytest", *PYTEST, "-p", "tools.calls", *TESTS]
         environment = {**os.environ, "CALLS": str(partial)}
         subprocess.run(words, cwd=ROOT, env=environment, check=True)
         partial.rename(kept)
@@ -48,7 +59,7 @@ def recorded(kept: Path) -> list[Call]:
 
 
 def sampled(number: int, seed: int) -> list[Mutation]:
-    """So many faults, the same for the same seed and sources."""
+    """So many faults, the same for the same seed; a change elsewhere moves none of them."""
     package = ROOT / "src" / "tripheno"
     found = [
         one
@@ -56,7 +67,7 @@ def sampled(number: int, seed: int) -> list[Mutation]:
         for path in sorted((package / folder).rglob("*.py"))
         for one in mutations(str(path.relative_to(package)), path.read_text(encoding="utf-8"))
     ]
-    return random.Random(seed).sample(found, min(number, len(found)))
+    return sorted(found, key=lambda one: sha256(f"{seed} {one.name}".encode()).digest())[:number]
 
 
 def fitting(one: Mutation, calls: Sequence[Call]) -> list[str]:
@@ -74,21 +85,60 @@ def fitting(one: Mutation, calls: Sequence[Call]) -> list[str]:
     return tests
 
 
-def survives(one: Mutation, tests: list[str], copy: Path) -> bool:
-    """Whether all of these tests pass with the fault in place."""
-    path = copy / "tripheno" / one.path
-    good = path.read_bytes()
+def nearest(one: Mutation) -> list[str]:
+    """Test files that import the changed module: of its own folder first, the narrowest first."""
+    module = "tripheno." + one.path.removesuffix(".py").replace("/", ".")
+    folder, found = one.path.split("/")[0], []
+    for path in sorted((ROOT / "tests").glob("unit/*/test_*.py")) + CONTRACTS:
+        words = set(re.findall(r"tripheno(?:\.\w+)+", path.read_text(encoding="utf-8")))
+        if module in words:
+            found.append((path.parent.name != folder, len(words), str(path.relative_to(ROOT))))
+    return [name for _, _, name in sorted(found)]
+
+
+class _Deadline:
+    """Ends the tests, as if they had passed, when their time is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.over = time.process_time() + seconds
+
+    def pytest_runtest_setup(self) -> None:
+        if time.process_time() > self.over:
+            pytest.exit("no time left", returncode=0)
+
+
+def noticed_by(one: Mutation, tests: list[str], copy: Path, seconds: float) -> str:
+    """The first of these tests that fails with the fault in place; empty if none does."""
+    path, said = copy / "tripheno" / one.path, copy / "said.txt"
+    good, times = path.read_bytes(), path.stat()
     path.write_text(one.source, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": f"{copy}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        words = [*PYTEST, "-x", "--tb=no", *tests]
-        done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True,
-                              timeout=PATIENCE, check=False)  # fmt: skip
-        return done.returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+        child = os.fork()  # what libraries take to load is paid once
+        if not child:
+            signal.alarm(PATIENCE)
+            os.environ["PYTHONPATH"] = f"{copy}{os.pathsep}{ROOT}"
+            sys.path[:0] = [str(copy), str(ROOT)]
+            sys.dont_write_bytecode = True
+            os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+            os.dup2(1, 2)
+            os._exit(pytest.main([*PYTEST, "-x", "--tb=no", *tests], [_Deadline(seconds)]))
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        failed = re.search(
+            r"^(?:FAILED|ERROR) (\S+)", said.read_text(errors="replace"), re.MULTILINE
+        )
+        return "" if code == 0 else failed[1] if failed else f"exit code {code}"
     finally:
         path.write_bytes(good)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # compiled loops stay good
+
+
+def tried(one: Mutation, copy: Path, *, nearest_only: bool) -> str:
+    """The test that notices a fault, empty if none does: the nearest, then those that call it."""
+    near = nearest(one)
+    if near and (found := noticed_by(one, near, copy, SHORT)):
+        return found
+    tests = [] if nearest_only else fitting(one, recorded(ROOT / ".mutants" / "calls.jsonl"))
+    return noticed_by(one, tests, copy, BUDGET) if tests else ""
 
 
 def main() -> None:
@@ -100,9 +150,9 @@ def main() -> None:
         "--part", default="1/1", help="such as 2/4: the second quarter of the sample"
     )
     parser.add_argument("--only", help="faults whose name has these words")
+    parser.add_argument("--nearest", action="store_true", help="no other tests than the nearest")
     asked = parser.parse_args()
     judged = tomllib.loads((ROOT / "tools/mutants.toml").read_text(encoding="utf-8"))
-    calls = recorded(ROOT / ".mutants" / "calls.jsonl")
     chosen = sampled(10**9 if asked.only else asked.sample, asked.seed)
     chosen = [one for one in chosen if not asked.only or asked.only in one.name]
     part, parts = map(int, asked.part.split("/"))
@@ -112,14 +162,13 @@ def main() -> None:
         copy = Path(folder) / "src"
         shutil.copytree(ROOT / "src", copy)  # with times, so that compiled loops stay good
         for number, one in enumerate(chosen, start=1):
-            tests = fitting(one, calls)
-            alive = not tests or survives(one, tests, copy)
-            same = alive and one.name in judged
+            same = one.name in judged
+            by = "" if same else tried(one, copy, nearest_only=asked.nearest)
             alike += same
-            word = "the same" if same else f"SURVIVES {len(tests)} tests" if alive else "noticed"
+            word = "the same" if same else f"noticed by {by}" if by else "SURVIVES"
             fault = f"{one.path}:{one.line}  {one.before} → {one.after}"
-            _say(f"[{number}/{len(chosen)}] {word}  {fault}")
-            if alive and not same:
+            _say(f"[{number}/{len(chosen)}] {fault}  {word}")
+            if not by and not same:
                 survivors.append(fault)
     changing = len(chosen) - alike
     noticed = f"{changing - len(survivors)} of {changing} faults noticed"

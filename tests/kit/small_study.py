@@ -14,7 +14,8 @@ from tripheno.federation.coordinator import Carried, CarriedStudy, coordinate
 from tripheno.federation.hospital import HospitalFile, HospitalService
 from tripheno.federation.transport import Channel, InProcessChannel
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
-from tripheno.protocol.agreed import AgreedMember, CodeList, Operation, StudyProtocol, Thresholds
+from tripheno.protocol.agreed import AgreedMember, CodeList, Operation, StudyProtocol
+from tripheno.protocol.limits import Thresholds
 from tripheno.records.events import CountingRule
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.result import Findings

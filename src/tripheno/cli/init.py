@@ -44,7 +44,7 @@ def init(
     file = folder / ("site.toml" if site else "federation.toml")
     key = folder / "keys" / ("hospital.key" if site else "coordinator.key")
     if file.exists():
-        raise OutputExists(f"There is a {file}", fix="edit it, or name another --folder")
+        raise OutputExists(f"{file} exists already", fix="edit it, or name another --folder")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700 if site else 0o777)
     fingerprint = make_identity(key).fingerprint
     key.parent.chmod(0o700)

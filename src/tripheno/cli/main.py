@@ -75,7 +75,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def in_our_shape(fault: BaseException) -> TriphenoError:
-    """The same fault with a code; of one that nobody foresaw the place only, never its words."""
+    """The same fault with a code; of an unexpected one the place only, never its words."""
     if isinstance(fault, TriphenoError):
         return fault
     if isinstance(fault, OSError):
@@ -93,7 +93,7 @@ def in_our_shape(fault: BaseException) -> TriphenoError:
     frames = traceback.extract_tb(fault.__traceback__)
     *_, last = [frame for frame in frames if "tripheno" in Path(frame.filename).parts]
     return RunFailed(
-        f"{type(fault).__name__}, which nobody foresaw",
+        f"an unexpected {type(fault).__name__}",
         where=f"{Path(last.filename).name}, line {last.lineno}",
         why="a fault of tripheno",
         fix="please report it; --debug shows all, perhaps with patients' values",

@@ -58,7 +58,7 @@ class UnknownFormat(DataError):
 
 
 class TooManyHospitals(DataError):
-    """A split asks for more hospitals than there are patients to share out."""
+    """Patients were to be divided among more hospitals than there are patients."""
 
     code = "TRIP-E307"
 
@@ -123,7 +123,7 @@ class BadGrouping(DataError):
 
 
 class DoubtfulTable(DataError):
-    """A table is there in two ways, and only its owner knows which one is meant.
+    """A table was found twice, and only its owner knows which one is meant.
 
     Parts of one table (2020/ and 2021/, orders_1.csv and orders_2.csv) are read together when they
     are numbered alike and have the same columns. Copies and backups are not guessed at.
@@ -173,10 +173,10 @@ class DisjointCodes(DataError):
 
 
 class NoConceptIds(DataError):
-    """OHDSI's tools know OMOP concept ids, and the codes of this run are others.
+    """OHDSI's tools need OMOP concept ids, and this run's codes are of another kind.
 
-    Codes of an OMOP source are concept ids. For others name a concept table (Athena's CONCEPT.csv)
-    that has their vocabulary and code: `ICD9CM:038.9` is looked up as vocabulary and code.
+    Codes of an OMOP source are concept ids already. For other codes name a concept table (Athena's
+    CONCEPT.csv): `ICD9CM:038.9` is looked up there by its vocabulary and code.
     """
 
     code = "TRIP-E321"

@@ -27,7 +27,7 @@ class BadSignature(BadMessage):
 
 
 class WrongStep(BadMessage):
-    """A message belongs to another run, another step or another hospital: replayed or misrouted."""
+    """A message belongs to another run, step or hospital: repeated, or sent to a wrong place."""
 
     code = "TRIP-E503"
 
@@ -73,7 +73,7 @@ class CoordinatorUnreachable(NetworkError):
 
 
 class BadCertificate(NetworkError):
-    """A certificate was refused: another authority, a wrong fingerprint, or a request of no member.
+    """A certificate was refused: another authority, a wrong fingerprint, or no member's request.
 
     Compare the authority's fingerprint with the coordinator by telephone. A certificate is asked
     for with `tripheno cert request`, approved by the coordinator and put in place with
@@ -138,7 +138,7 @@ class ForeignJob(NetworkError):
 
 
 class PortTaken(NetworkError):
-    """The coordinator's server cannot listen at its port: another program does, or may not.
+    """The coordinator's server cannot use its port: it is taken, or this account may not use it.
 
     `ss -ltnp` names the program. Two studies on one machine need two ports.
     """

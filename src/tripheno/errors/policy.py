@@ -39,9 +39,9 @@ class NothingLeft(PolicyError):
 
 
 class BrokenChain(PolicyError):
-    """An audit log was changed, cut or put together from parts: a line does not follow its past.
+    """An audit log was changed, cut or put together from parts: a line is not the next one.
 
-    The message names the first line that does not hold. What stands before it does.
+    The message names the first line that is wrong. The lines before it are intact.
     """
 
     code = "TRIP-E404"
@@ -51,7 +51,7 @@ class InsecureRefused(PolicyError):
     """A protocol known to be insecure was asked for without saying that this is accepted.
 
     `--align polynomial` is the seed paper's protocol: the server can read every hospital's code
-    list. It is for synthetic data and for study; say `--insecure` if that is what you have.
+    list. Use it only with synthetic data, and say `--insecure` then.
     """
 
     code = "TRIP-E405"
@@ -70,8 +70,8 @@ class ThresholdTooLow(PolicyError):
 class UnknownMember(PolicyError):
     """A hospital is not one of those that the study's members agreed on, or shows another key.
 
-    The fingerprints in `federation.toml` are compared out of band: ask the hospital to read its own
-    to you before you change one.
+    Compare fingerprints by telephone, not by the network: ask the hospital to read its own to you
+    before you change one in `federation.toml`.
     """
 
     code = "TRIP-E412"
@@ -122,7 +122,7 @@ class RealDataInTest(PolicyError):
     """A study with `test = true` makes all keys from its seed: it is for made-up records only.
 
     Whoever has `federation.toml` can read every sum of such a study. Take `test` out of it; or, if
-    the records are nobody's, ingest them again with `--synthetic`.
+    the records are made up, ingest them again with `--synthetic`.
     """
 
     code = "TRIP-E417"

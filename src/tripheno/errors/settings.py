@@ -24,7 +24,7 @@ class NotFittedError(SettingsError, ValueError, AttributeError):
 
 
 class OutputExists(SettingsError):
-    """The output folder already holds something: a finished run, or what is no run at all.
+    """The output folder is not empty: it holds a finished run, or files that are not a run's.
 
     Nothing is overwritten. Name another folder with --out; --force replaces a run.
     """

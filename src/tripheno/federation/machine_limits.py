@@ -46,7 +46,7 @@ def check_tasks(cgroups: Path = Path("/sys/fs/cgroup")) -> str:
         if limit is not None and limit < LEAST_TASKS:
             raise SettingsError(
                 f"only {limit} tasks are allowed", where=name,
-                why="an engine that gets no thread dies without a word",
+                why="an engine that gets no thread ends without a message",
                 fix=f"allow at least {LEAST_TASKS}",
             )  # fmt: skip
     if files is not None and files < LEAST_FILES:

@@ -140,7 +140,8 @@ def _shake_hands(
         raise _tls_fault(fault, where) from None
     except OSError:
         raise BadCertificate(
-            "the server hung up", where=where, why="it may have refused this machine's certificate",
+            "the server closed the connection", where=where,
+            why="it may have refused this machine's certificate",
             fix="have a certificate of this study approved, and install it",
         ) from None  # fmt: skip
 

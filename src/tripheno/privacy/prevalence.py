@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tripheno.protocol.agreed import Thresholds
+from tripheno.protocol.limits import Thresholds
 
 MIN_CELL = Thresholds.min_cell_count  # counts of people below it are not shown
 

@@ -14,6 +14,7 @@ from tripheno.exchange.keys import fingerprint_of
 from tripheno.exchange.roster import FEWEST, Roster, same_institution
 from tripheno.exchange.roster import Member as RosterMember
 from tripheno.exchange.study_words import are_the_words, study_words
+from tripheno.protocol.limits import Budgets, Thresholds
 from tripheno.protocol.settings_file import (
     Layer,
     SettingsFile,
@@ -73,14 +74,6 @@ class CodeList:
 
 
 @dataclass(frozen=True)
-class Thresholds:
-    """How many people at least stand behind a code, and behind a hospital."""
-
-    min_cell_count: int = 11
-    min_site_patients: int = 100
-
-
-@dataclass(frozen=True)
 class SetAside:
     """Which codes take no part because they say nothing about a disease."""
 
@@ -89,16 +82,6 @@ class SetAside:
 
 
 NOTHING_ASIDE = SetAside(carriers=False, common=1.0)
-
-
-@dataclass(frozen=True)
-class Budgets:
-    """How much may leave one hospital in one run."""
-
-    max_rounds: int = 5_000
-    max_megabytes: int = 2_000  # of 2²⁰ bytes
-    max_codes: int = 20_000  # of one mode, in the whole network
-    max_runs: int = 10  # of the study on the same data
 
 
 @dataclass(frozen=True)

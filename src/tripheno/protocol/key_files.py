@@ -32,7 +32,7 @@ def make_identity(path: Path) -> Identity:
     Nothing is overwritten: a lost key cannot be made again.
     """
     if path.exists():
-        raise OutputExists(f"There is a key in {path}", fix="use it, or name another file")
+        raise OutputExists(f"{path} holds a key already", fix="use it, or name another file")
     identity = Identity(Ed25519PrivateKey.generate())
     private = identity.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = identity.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tripheno.errors import BadSiteSettings, ThresholdTooLow
-from tripheno.protocol.agreed import StudyProtocol, Thresholds
+from tripheno.protocol.agreed import StudyProtocol
+from tripheno.protocol.limits import Thresholds
 from tripheno.protocol.settings_file import (
     Layer,
     SettingsFile,

@@ -5,14 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tripheno.protocol.agreed import (
-    AgreedMember,
-    Budgets,
-    EvidenceSettings,
-    Operation,
-    SetAside,
-    Thresholds,
-)
+from tripheno.protocol.agreed import AgreedMember, EvidenceSettings, Operation, SetAside
+from tripheno.protocol.limits import Budgets, Thresholds
 from tripheno.solver.settings import SolverSettings
 
 _FEDERATION = """\

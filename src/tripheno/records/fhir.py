@@ -58,7 +58,7 @@ class FHIR:
                     fix=f"export it, or leave out the mode '{mode}'",
                 )
             for resource in present:
-                sql = sql_text(f"fhir_{resource.lower()}")
+                sql = sql_text(f"fhir_{mode}").replace("{resource}", resource.lower())
                 known = {"encounters_known": "Encounter" in kinds}
                 extracts.append(Extract(mode, resource, sql, known))
         inputs = {file.name: file_fingerprint(file) for file in files}

@@ -37,11 +37,11 @@ from tripheno.privacy.manifest import MANIFEST
 from tripheno.privacy.own_data import events_file, own_tensor
 from tripheno.protocol.agreed import (
     AgreedMember,
-    Budgets,
     EvidenceSettings,
     StudyProtocol,
     protocol_hash,
 )
+from tripheno.protocol.limits import Budgets
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
 from tripheno.records.events import CountingRule, events_from_columns, write_events

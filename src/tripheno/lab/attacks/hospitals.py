@@ -31,7 +31,8 @@ from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.privacy.approval import APPROVAL, approve
 from tripheno.privacy.manifest import MANIFEST
 from tripheno.privacy.own_data import events_file, own_tensor
-from tripheno.protocol.agreed import AgreedMember, EvidenceSettings, StudyProtocol, Thresholds
+from tripheno.protocol.agreed import AgreedMember, EvidenceSettings, StudyProtocol
+from tripheno.protocol.limits import Thresholds
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
 from tripheno.records.events import CountingRule, write_events

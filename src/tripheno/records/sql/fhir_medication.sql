@@ -1,4 +1,4 @@
--- A medication that was given.
+-- An order of a medication, or a medication that was given: {resource}.
 WITH requests AS (
     SELECT
         stale,
@@ -10,7 +10,7 @@ WITH requests AS (
                 THEN (field(json, '$.id')) || (medication_of(json))
             ELSE ref_id(medication_of(json))
         END AS medication
-    FROM src.medicationadministration
+    FROM src.{resource}
 ),
 resolved AS (
     SELECT
@@ -30,13 +30,20 @@ SELECT
     NULL::VARCHAR AS site,
     patient,
     CASE WHEN $encounters_known THEN encounters.stay ELSE encounter END AS visit,
-    wall_clock(coalesce(
+    wall_clock(CASE '{resource}' WHEN 'medicationrequest' THEN coalesce(
+        field(json, '$.dispenseRequest.validityPeriod.start'),
+        field(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.start'),
+        field(json, '$.authoredOn')
+    ) ELSE coalesce(
         field(json, '$.effectiveDateTime'), field(json, '$.effectivePeriod.start'), given_at(json)
-    )) AS starts,
-    wall_clock(coalesce(
+    ) END) AS starts,
+    wall_clock(CASE '{resource}' WHEN 'medicationrequest' THEN coalesce(
+        field(json, '$.dispenseRequest.validityPeriod.end'),
+        field(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.end')
+    ) ELSE coalesce(
         field(json, '$.effectivePeriod.end'), field(json, '$.occurencePeriod.end'),
         field(json, '$.occurrencePeriod.end')
-    )) AS ends,
+    ) END) AS ends,
     code,
     coalesce(
         label,
@@ -51,7 +58,13 @@ SELECT
     CASE
         WHEN stale THEN 'older version or copy'
         WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
-        WHEN 'true' IN (field(json, '$.notGiven'), field(json, '$.wasNotGiven')) THEN 'never done'
+        WHEN '{resource}' = 'medicationrequest' AND (
+            field(json, '$.doNotPerform') = 'true'
+            OR lower(field(json, '$.intent')) IN ('proposal', 'plan', 'option')
+        ) THEN 'never done'
+        WHEN '{resource}' = 'medicationadministration' AND 'true' IN (
+            field(json, '$.notGiven'), field(json, '$.wasNotGiven')
+        ) THEN 'never done'
         WHEN concept IS NULL AND medication IS NOT NULL THEN 'medication not found'
     END AS fate
 FROM spelt_out
