@@ -20,6 +20,7 @@ from tripheno.study.axes import (
 from tripheno.study.set_aside import Aside, Lacks, without_carriers, without_common
 from tripheno.study.tokens import Secrets, by_tokens
 from tripheno.vocabulary.alignment import AlignKind, check_modes
+from tripheno.vocabulary.secret_tokens import CURVE, AllKnown
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,9 @@ def align(
         aligned = with_common_labels(on_listed_axes(tensors, lists or public_union(tensors)))
     else:
         drawn = from_seed(seed, "tokens")
+        curve = CURVE if secrets or entropy else AllKnown()  # in a simulation the seed has them all
         aligned = with_common_labels(
-            by_tokens(federation, tensors, study, secrets or drawn, entropy or drawn)
+            by_tokens(federation, tensors, study, secrets or drawn, entropy or drawn, curve=curve)
         )
     federation.resize({axis.mode: axis.size for axis in next(iter(aligned.values())).axes})
     held, _ = without_small_cells(federation, aligned, 1)

@@ -20,11 +20,12 @@ from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import CODES, Declaration, MessagePlan, declared, register, shaped
 from tripheno.study.axes import Tensors, placed
 from tripheno.vocabulary.secret_tokens import (
+    CURVE,
     PAD_TO,
     POINT_BYTES,
+    Curve,
     OwnList,
     exponent_of,
-    hide,
     hops,
     own_list,
     pack,
@@ -72,12 +73,20 @@ Secrets = Callable[[str], bytes]
 
 
 def by_tokens(
-    federation: Communicator, tensors: Tensors, study: bytes, secrets: Secrets, entropy: Entropy
+    federation: Communicator,
+    tensors: Tensors,
+    study: bytes,
+    secrets: Secrets,
+    entropy: Entropy,
+    *,
+    curve: Curve = CURVE,
 ) -> Tensors:
     """The members' tensors on the union of all codes, positions ranked by token."""
     own = {
         name: {
-            axis.mode: own_list(study, axis.mode, tuple(axis.known.values()), _own(entropy, name))
+            axis.mode: own_list(
+                study, axis.mode, tuple(axis.known.values()), _own(entropy, name), curve
+            )
             for axis in tensor.axes
             if axis.codes is not None
         }
@@ -85,11 +94,11 @@ def by_tokens(
     }
     modes = tuple(next(iter(own.values())))
     exponents = {name: exponent_of(secrets(name), study) for name in own}
-    held = _passed_around(federation, own, exponents)
+    held = _passed_around(federation, own, exponents, curve)
     tokens = {
         name: {
             mode: own[name][mode].finished(
-                read(held[name][mode], where=name), exponents[name], where=name
+                read(held[name][mode], where=name), exponents[name], curve, where=name
             )
             for mode in modes
         }
@@ -146,6 +155,7 @@ def _passed_around(
     federation: Communicator,
     own: Mapping[str, Mapping[str, OwnList]],
     exponents: Mapping[str, int],
+    curve: Curve,
 ) -> dict[str, dict[str, bytes]]:
     """Every list goes round the ring once; each hospital on the way hides it under its exponent."""
     names = federation.hospitals
@@ -170,7 +180,9 @@ def _passed_around(
             lists = unbundled(data, tuple(next(iter(own.values()))), step)
             if owner != name:
                 lists = {
-                    mode: pack(hide(exponents[name], read(points, where=sender), where=sender))
+                    mode: pack(
+                        curve.hide(exponents[name], read(points, where=sender), where=sender)
+                    )
                     for mode, points in lists.items()
                 }
             arrived[name] = lists

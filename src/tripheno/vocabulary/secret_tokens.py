@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from itertools import count, pairwise
 
 import numpy as np
@@ -59,6 +60,52 @@ def hide(exponent: int, points: Sequence[bytes], *, where: str) -> Points:
         raise BadMessage("a list with something that is no point", where=where) from None
 
 
+class Curve:
+    """How exponents come onto points."""
+
+    def hide(self, exponent: int, points: Sequence[bytes], *, where: str) -> Points:
+        """A list on its way, under one exponent more."""
+        return hide(exponent, points, where=where)
+
+    def finish(self, exponent: int, points: Sequence[bytes], *, where: str) -> Points:
+        """A list that has been everywhere, under the last one: tokens."""
+        return hide(exponent, points, where=where)
+
+
+class AllKnown(Curve):
+    """The same tokens where one process knows all exponents: each distinct code's is made once.
+
+    Lists on their way are opaque to whoever gets them, so that digests stand for their points.
+    """
+
+    def __init__(self) -> None:
+        self._behind: dict[bytes, tuple[bytes, int]] = {}  # digest → a code's point, its exponent
+        self._tokens: dict[tuple[bytes, int], bytes] = {}
+
+    def hide(self, exponent: int, points: Sequence[bytes], *, where: str) -> Points:
+        """A digest of the code's point and of the product of its exponents so far."""
+        del where
+        found = []
+        for code, product in self._under(exponent, points):
+            digest = sha256(code + product.to_bytes(POINT_BYTES, "big")).digest()
+            self._behind[digest] = code, product
+            found.append(digest)
+        return tuple(found)
+
+    def finish(self, exponent: int, points: Sequence[bytes], *, where: str) -> Points:
+        """What all exponents make of the codes' points."""
+        under = self._under(exponent, points)
+        for whole in {product for _, product in under}:
+            new = [c for c, product in under if product == whole and (c, whole) not in self._tokens]
+            made = hide(whole, new, where=where)
+            self._tokens.update(zip(((code, whole) for code in new), made, strict=True))
+        return tuple(self._tokens[one] for one in under)
+
+    def _under(self, exponent: int, points: Sequence[bytes]) -> list[tuple[bytes, int]]:
+        known = [self._behind.get(x, (x, 1)) for x in points]
+        return [(code, product * exponent % ORDER) for code, product in known]
+
+
 def _point(x: bytes) -> ec.EllipticCurvePublicKey:
     return ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, b"\x02" + x)
 
@@ -71,6 +118,9 @@ def _is_point(x: bytes) -> bool:
     return True
 
 
+CURVE = Curve()
+
+
 @dataclass(frozen=True)
 class OwnList:
     """One hospital's codes of a mode on their way: padded, in an order that says nothing."""
@@ -79,21 +129,26 @@ class OwnList:
     points: Points  # under the fresh exponent
     fresh: int
 
-    def finished(self, returned: Sequence[bytes], exponent: int, *, where: str) -> Points:
+    def finished(
+        self, returned: Sequence[bytes], exponent: int, curve: Curve = CURVE, *, where: str
+    ) -> Points:
         """Tokens in the order of ``codes``, once every other hospital hid the points."""
         if len(returned) != len(self.codes) or len(set(returned)) != len(returned):
             raise BadMessage("a list that came back with other points", where=where)
-        return hide(exponent * pow(self.fresh, -1, ORDER) % ORDER, returned, where=where)
+        last = exponent * pow(self.fresh, -1, ORDER) % ORDER
+        return curve.finish(last, returned, where=where)
 
 
-def own_list(study: bytes, mode: str, codes: Sequence[str], entropy: Entropy) -> OwnList:
+def own_list(
+    study: bytes, mode: str, codes: Sequence[str], entropy: Entropy, curve: Curve = CURVE
+) -> OwnList:
     """A hospital's codes as they leave it."""
     secret = entropy(f"tokens/{mode}")
     fresh = exponent_of(expand(secret, b"fresh"), study)
     padding = [expand(secret, b"pad%d" % n).hex() for n in range(-len(codes) % PAD_TO)]
     named = [(point_of(study, mode, code), code) for code in codes]
     filled = [(point_of(study, "padding", pad), None) for pad in padding]
-    hidden = hide(fresh, [x for x, _ in named + filled], where=mode)
+    hidden = curve.hide(fresh, [x for x, _ in named + filled], where=mode)
     paired = sorted(zip(hidden, [*codes, *(None for _ in padding)], strict=True), key=_first)
     return OwnList(tuple(code for _, code in paired), tuple(x for x, _ in paired), fresh)
 

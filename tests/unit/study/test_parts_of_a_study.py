@@ -22,6 +22,7 @@ from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.shard_messages import packed, unpacked
 from tripheno.vocabulary.axis import Axis
 from tripheno.vocabulary.polynomial import PolynomialAligner
+from tripheno.vocabulary.secret_tokens import CURVE, AllKnown
 
 MODES = ("medication", "diagnosis")
 
@@ -58,6 +59,24 @@ def test_tokens_put_every_code_in_one_place_and_show_no_name():
     assert north[0].codes[place["b"]] == "b"
     assert north[0].codes[place["c"]] is None
     assert found["north"].nonzeros == tensors["north"].nonzeros
+
+
+def test_a_process_that_knows_all_exponents_makes_the_same_tokens():
+    tensors = {
+        "north": hospital(("a", "b"), ("x",)),
+        "south": hospital(("b", "c"), ("x", "y")),
+        "west": hospital(("a", "c", "d"), ("y",)),
+    }
+    secret = from_seed(3, "tokens")
+    ways = [
+        by_tokens(in_clear(tensors), tensors, b"study", secret, secret, curve=curve)
+        for curve in (CURVE, AllKnown())
+    ]
+    for name in tensors:
+        (plain, fast) = (found[name] for found in ways)
+        assert plain.axes == fast.axes
+        for one, other in zip(plain.coordinates(), fast.coordinates(), strict=True):
+            assert np.array_equal(one, other)
 
 
 def test_polynomials_align_and_say_that_they_are_insecure():
