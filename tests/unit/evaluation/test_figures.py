@@ -46,6 +46,16 @@ def test_counted_bytes_are_the_messages_that_were_sent():
     assert found.history[-1].bytes <= found.costs.bytes_total
 
 
+def test_pooling_sends_every_cell_once_and_nothing_back():
+    hospitals = planted(0).hospitals
+    settings = SolverSettings(3, "central", starts=1, influence="none", max_iter=2)
+    with pytest.warns(tripheno.errors.NotConverged):
+        costs = fit(hospitals, settings).costs
+    sent = [4 * 4 * tensor.nonzeros for tensor in hospitals.values()]  # three indices and a count
+    assert (costs.bytes_up_per_hospital, costs.bytes_total) == (max(sent), sum(sent))
+    assert costs.bytes_down_per_hospital == 0
+
+
 def test_patient_factors_do_not_travel():
     """Doubling the patients changes no byte of a round."""
     whole = planted(0).together
