@@ -5,13 +5,10 @@ import pytest
 
 import tripheno
 from kit.planted import planted
-from tripheno.evaluation.communication import (
-    consensus_bytes,
-    seconds_at_15_mbps,
-    seed_communication_seconds,
-)
+from tripheno.evaluation.communication import seconds_at_15_mbps
 from tripheno.evaluation.comparison import compare, share_out
 from tripheno.evaluation.recovery import recovery
+from tripheno.lab.paper.communication import consensus_bytes, seed_communication_seconds
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor import reference
