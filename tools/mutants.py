@@ -9,6 +9,7 @@ call the changed function, the quickest first. A fault that no test notices is l
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -90,10 +91,21 @@ def nearest(one: Mutation) -> list[str]:
     module = "tripheno." + one.path.removesuffix(".py").replace("/", ".")
     folder, found = one.path.split("/")[0], []
     for path in sorted((ROOT / "tests").glob("unit/*/test_*.py")) + CONTRACTS:
-        words = set(re.findall(r"tripheno(?:\.\w+)+", path.read_text(encoding="utf-8")))
-        if module in words:
-            found.append((path.parent.name != folder, len(words), str(path.relative_to(ROOT))))
+        names = imported(path)
+        if module in names:
+            found.append((path.parent.name != folder, len(names), str(path.relative_to(ROOT))))
     return [name for _, _, name in sorted(found)]
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of the package that a file imports, and names in them."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+    return {name for name in found if name.startswith("tripheno.")}
 
 
 class _Deadline:

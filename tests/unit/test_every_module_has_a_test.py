@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
+
+from tools.mutants import imported
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
-
-
-def imported(path):
-    """Names of modules that a test file imports, whether as modules or for names in them."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {one.name for one in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
-    return found
 
 
 def test_every_module_is_imported_by_a_test():

@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tripheno.evaluation.communication import seed_communication_seconds
 from tripheno.files import write_text
+from tripheno.lab.paper.communication import seed_communication_seconds
 from tripheno.lab.paper.ledger import Row, read_lines, read_rows
 from tripheno.lab.paper.seed_figures import (
     SEED_PHENOTYPES,

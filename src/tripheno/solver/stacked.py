@@ -45,7 +45,7 @@ class StackedEquations(Contribution):
     mttkrp: np.ndarray = shaped(CODES, COLUMNS)
     patient_gram: np.ndarray = shaped(GRAMS)
 
-    def of(self, widths: Sequence[int], unit: float = 1.0) -> list[tuple[np.ndarray, np.ndarray]]:
+    def of(self, widths: Sequence[int], unit: float) -> list[tuple[np.ndarray, np.ndarray]]:
         """(M, AᵀA) of every model."""
         products = np.split(self.mttkrp * unit, np.cumsum(widths)[:-1], axis=1)
         cuts = np.cumsum([width * width for width in widths])[:-1]

@@ -5,13 +5,10 @@ import pytest
 
 import tripheno
 from kit.planted import planted
-from tripheno.evaluation.communication import (
-    consensus_bytes,
-    seconds_at_15_mbps,
-    seed_communication_seconds,
-)
+from tripheno.evaluation.communication import seconds_at_15_mbps
 from tripheno.evaluation.comparison import compare, share_out
 from tripheno.evaluation.recovery import recovery
+from tripheno.lab.paper.communication import consensus_bytes, seed_communication_seconds
 from tripheno.solver.fit import fit
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor import reference
@@ -44,6 +41,16 @@ def test_counted_bytes_are_the_messages_that_were_sent():
     total = found.costs.bytes_up_per_hospital + found.costs.bytes_down_per_hospital
     assert found.costs.bytes_total == 2 * total
     assert found.history[-1].bytes <= found.costs.bytes_total
+
+
+def test_pooling_sends_every_cell_once_and_nothing_back():
+    hospitals = planted(0).hospitals
+    settings = SolverSettings(3, "central", starts=1, influence="none", max_iter=2)
+    with pytest.warns(tripheno.errors.NotConverged):
+        costs = fit(hospitals, settings).costs
+    sent = [4 * 4 * tensor.nonzeros for tensor in hospitals.values()]  # three indices and a count
+    assert (costs.bytes_up_per_hospital, costs.bytes_total) == (max(sent), sum(sent))
+    assert costs.bytes_down_per_hospital == 0
 
 
 def test_patient_factors_do_not_travel():

@@ -76,6 +76,8 @@ def test_words_that_would_be_unfair_are_drawn_again_the_same_way_at_every_hospit
     assert one.tolist()[0::2] == [5, 7]
     assert int(one.max()) < field.LIMIT
     assert one[1] != one[3]
+    drawn = expand(KEYS[0], b"again" + bytes([11, 0, 0, 0, 0, 0, 0, 0]) + bytes(4))
+    assert int(one[1]) == int.from_bytes(drawn[:8], "little")
 
 
 def test_noise_fills_the_field_evenly():

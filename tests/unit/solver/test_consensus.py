@@ -72,8 +72,15 @@ def test_a_consensus_that_more_than_half_find_at_rest_is_at_rest():
     assert not method.absorb(state, 0, 0, wanted, lambda own: 0 * own).settled
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_a_component_a_hospital_hardly_has_still_weighs_in_the_consensus(known):
+HARDLY = {  # of a component: what all hospitals have of it, its weight at this one
+    "unknown": (np.zeros(RANK), 2.0 * 1e-3 * 100.0),
+    "elsewhere": (np.array([40.0, 80.0]), 2.0 * 80.0 / 4),
+    "nowhere": (np.array([40.0, 0.0]), 2.0 * 1e-9 * (100.0 + 1.0) / RANK),
+}
+
+
+@pytest.mark.parametrize(("typical", "weight"), HARDLY.values(), ids=list(HARDLY))
+def test_a_component_a_hospital_hardly_has_still_weighs_in_the_consensus(typical, weight):
     gram = np.diag([100.0, 0.0])
     cells = np.array([[0, 0, 0]])
     tensor = CountTensor.from_cells(cells, np.array([1]), shape=(1, 3, 4))
@@ -81,11 +88,10 @@ def test_a_component_a_hospital_hardly_has_still_weighs_in_the_consensus(known):
     state = replace(
         HospitalState(tensor, settings, hospitals=4), gram=gram, penalties=(np.ones(RANK),)
     )
-    typical = np.array([40.0, 80.0]) if known else np.zeros(RANK)
     news = FactorNews(-1, np.zeros((0, RANK)), np.ones(RANK), 0, True, 1.0, typical)
     omega = _set_penalty(state, news, trip_rules(settings)).penalties[0]
     assert omega[0] == 200.0
-    assert omega[1] == (2.0 * 80.0 / 4 if known else 2.0 * 1e-3 * 100.0)
+    assert omega[1] == pytest.approx(weight, rel=1e-12)
 
 
 def test_steps_are_lengthened_in_the_corrected_variant_alone():

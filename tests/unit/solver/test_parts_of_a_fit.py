@@ -49,6 +49,15 @@ def test_a_solution_knows_its_own_shape_and_error(solution):
     )
 
 
+def test_what_is_held_out_is_measured_on_unseen_codes_alone(solution):
+    whole = planted(0).together
+    seen = np.arange(whole.shape[-1]) % 2 == 0
+    unseen = ~seen[whole.cells.indices[:, -1]]
+    counts = whole.cells.values[unseen].astype(float)
+    _, norm = loss_of(SETTINGS).held_out(whole, solution.factors, seen)
+    assert norm == pytest.approx(float((counts**2).sum()), rel=1e-12)
+
+
 @pytest.mark.parametrize(
     "more",
     [{}, {"starts": 4}, {"method": "trip", "starts": 4}, {"loss": "poisson"}],
