@@ -81,23 +81,22 @@ def _hospital_file(
     from tripheno.federation.gatekeeper import ApprovedGatekeeper, note_refusal
     from tripheno.federation.home import HospitalHome
     from tripheno.federation.hospital import HospitalFile
-    from tripheno.privacy.own_data import events_file, own_tensor, own_traits
+    from tripheno.privacy.own_data import data_fingerprint, own_tensor, own_traits
     from tripheno.protocol.agreed import protocol_hash
     from tripheno.protocol.key_files import read_identity
-    from tripheno.provenance import file_fingerprint
     from tripheno.report.federated import RunIdentity, write_hospital_run
     from tripheno.study.sharding import shards_of
 
     journal, live = records
     started, identity, home = time.time(), read_identity(site.identity), HospitalHome(site)
     runs = site_file.resolve().parent / "runs"
-    events = ApprovedGatekeeper(protocol, site, identity).approved().events_sha256
+    data = ApprovedGatekeeper(protocol, site, identity).approved().data_sha256
     tensor, traits = own_tensor(protocol, site), own_traits(protocol, site)
     codes = {axis.mode: axis.size for axis in tensor.axes}
 
     def gatekeeper(run: str, coordinator: bytes) -> ApprovedGatekeeper:
         made = ApprovedGatekeeper(protocol, site, identity)
-        made.begin(run, codes, coordinator, events)
+        made.begin(run, codes, coordinator, data)
         live.begun(run)
         return made
 
@@ -118,13 +117,13 @@ def _hospital_file(
 
     study, thresholds = protocol_hash(protocol), site.thresholds(protocol)
     secret = home.secret(study[:32])
-    if file_fingerprint(events_file(site)) != events:
-        raise NotApproved("the events changed while they were read", where=site.name)
+    if data_fingerprint(protocol, site) != data:
+        raise NotApproved("the data changed while they were read", where=site.name)
     return HospitalFile(
         site.name, tensor, protocol, identity,
         store=lambda run: home.store(run, protocol.operation.checkpoint_every),
         gatekeeper=gatekeeper, secret=secret,
-        snapshot=hashlib.sha256(secret + events.encode()).digest(),  # salted: says nothing alone
+        snapshot=hashlib.sha256(secret + data.encode()).digest(),  # salted: says nothing alone
         labels=lambda: ApprovedGatekeeper(protocol, site, identity).approved().labels,
         thresholds={"min_cell_count": thresholds.min_cell_count},
         finished=finished, over=over, traits=traits,

@@ -63,17 +63,17 @@ class ApprovedGatekeeper:
         return check_approval(self.protocol, self.site, self._day())
 
     def begin(
-        self, run: str, codes: Mapping[str, int], coordinator: bytes, events: str
+        self, run: str, codes: Mapping[str, int], coordinator: bytes, data: str
     ) -> Manifest:
         """An attempt begins, on this hospital's own codes: a new gate; what was spent stays spent.
 
-        ``coordinator`` is the public key that countersigns the heads of the audit log, ``events``
-        the hash of the events that this process read: others may lie there, and be approved, since.
+        ``coordinator`` is the public key that countersigns the heads of the audit log, ``data``
+        the hashes of what this process read: other data may lie there, and be approved, since.
         """
         seen, manifest = self._state(), self.approved()
-        if manifest.events_sha256 != events:
+        if manifest.data_sha256 != data:
             raise NotApproved(
-                "other events were approved than this process has read", where=self.site.name,
+                "other data were approved than this process has read", where=self.site.name,
                 fix="stop `tripheno join`, and start it again",
             )  # fmt: skip
         plan = plan_of_protocol(self.protocol, labels=manifest.labels)

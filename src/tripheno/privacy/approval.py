@@ -13,7 +13,7 @@ from tripheno.exchange.keys import Identity, check_signature, fingerprint_of
 from tripheno.files import write_text
 from tripheno.privacy.audit import canonical
 from tripheno.privacy.manifest import Manifest, read_manifest
-from tripheno.privacy.own_data import events_file
+from tripheno.privacy.own_data import attributes_fingerprint, events_file
 from tripheno.protocol.agreed import StudyProtocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
@@ -122,6 +122,8 @@ def check_approval(protocol: StudyProtocol, site: Site, today: date) -> Manifest
              approval.tripheno != __version__),
             ("it was given for another hospital", approval.hospital != site.name),
             ("the events have changed", manifest.events_sha256 != found),
+            ("the patients' attributes have changed",
+             manifest.attributes_sha256 != attributes_fingerprint(protocol, site)),
             ("site.toml has other thresholds",
              (manifest.min_cell_count, manifest.min_site_patients) != thresholds),
             (f"it was good until {approval.expires}",

@@ -126,6 +126,7 @@ class Manifest:
     members: int
     protocol_sha256: str
     events_sha256: str
+    attributes_sha256: str  # of ages, sexes and outcomes, where the study counts groups
     min_cell_count: int
     min_site_patients: int
     facts: Facts
@@ -146,6 +147,11 @@ class Manifest:
     def sha256(self) -> str:
         """Hash of the file's bytes."""
         return hashlib.sha256(self.to_text().encode()).hexdigest()
+
+    @property
+    def data_sha256(self) -> str:
+        """Hashes of all that was approved of the patients: events, and attributes if any."""
+        return self.events_sha256 + self.attributes_sha256
 
     def bytes_here(self, message: Listed) -> int:
         """Bytes of one message at this hospital's own sizes, where it was rehearsed."""

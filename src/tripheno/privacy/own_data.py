@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 from tripheno.errors import RealDataInTest, SettingsError, SiteTooSmall
 from tripheno.protocol.agreed import StudyProtocol
 from tripheno.protocol.site import Site
+from tripheno.provenance import file_fingerprint
 from tripheno.records.events import counting_rule, is_synthetic, read_events
+from tripheno.records.site_folder import ATTRIBUTES, LOCAL
 from tripheno.records.traits import read_traits
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.large import count_file, count_in_parts, is_large
@@ -65,6 +67,18 @@ def own_traits(protocol: StudyProtocol, site: Site) -> np.ndarray | None:
     tensor = count_file(events, protocol.rule)
     found: np.ndarray = read_traits(events.parent, tensor.patients)
     return found[np.diff(tensor.cells.starts) > 0]
+
+
+def attributes_fingerprint(protocol: StudyProtocol, site: Site) -> str:
+    """Hash of the patients' ages, sexes and outcomes, where the study asks and there are any."""
+    path = events_file(site).parent / LOCAL / ATTRIBUTES
+    asked = protocol.evidence.subgroups and path.is_file()
+    return file_fingerprint(path) if asked else ""
+
+
+def data_fingerprint(protocol: StudyProtocol, site: Site) -> str:
+    """What a manifest's `data_sha256` is, of the files as they lie there now."""
+    return file_fingerprint(events_file(site)) + attributes_fingerprint(protocol, site)
 
 
 def events_file(site: Site) -> Path:

@@ -17,7 +17,12 @@ from tripheno.privacy.manifest import (
     Sample,
     listed,
 )
-from tripheno.privacy.own_data import events_file, own_tensor, own_traits
+from tripheno.privacy.own_data import (
+    attributes_fingerprint,
+    events_file,
+    own_tensor,
+    own_traits,
+)
 from tripheno.protocol.agreed import StudyProtocol, protocol_hash
 from tripheno.protocol.site import Site
 from tripheno.provenance import file_fingerprint
@@ -84,6 +89,7 @@ def _manifest(
         members=len(protocol.members),
         protocol_sha256=protocol_hash(protocol),
         events_sha256=file_fingerprint(events_file(site)),
+        attributes_sha256=attributes_fingerprint(protocol, site),
         min_cell_count=few,
         min_site_patients=thresholds.min_site_patients,
         facts=facts,

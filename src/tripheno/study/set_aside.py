@@ -28,7 +28,7 @@ from tripheno.vocabulary.axis import Axis
 ENOUGH = 50  # patients: in fewer, "nearly every patient" says little
 OFTEN = 0.2  # share of the others' patients from which a code is often used
 COUNTED_FROM = 0.1  # share of a hospital's patients from which it tells how many have a code
-STEPS = 50  # of a hospital's patients, in which it tells so
+STEPS = 50  # of a hospital's patients, on average, in which all tell so
 CARRIES = "only carries a drug"
 
 
@@ -51,15 +51,22 @@ class Lacking(NamedTuple):
 Lacks = dict[str, tuple[Lacking, ...]]
 
 
+@declared("patients", "none: how many patients", lambda plan: int(plan.alignment is not None))
+@dataclass(frozen=True)
+class Patients(Contribution):
+    """How many patients have a cell."""
+
+    patients: float
+
+
 @declared(
-    "common", "codes of every mode: people who have it, where many do, in coarse steps; patients",
+    "common", "codes of every mode: people who have it, where many do, in coarse steps",
     lambda plan: int(plan.alignment is not None),
 )  # fmt: skip
 @dataclass(frozen=True)
 class PeopleInSteps(Contribution):
-    """How many patients have a cell, and of them roughly how many have each frequent code."""
+    """Roughly how many patients have each frequent code."""
 
-    patients: float
     people: tuple[np.ndarray, ...] = shaped(CODES)
 
 
@@ -98,12 +105,16 @@ def without_common(
     The axes hold only codes that enough people have, so the sum shows no small count.
     """
     people = {name: tensor.people_at_positions() for name, tensor in tensors.items()}
-    own = {name: _in_steps(tensor, people[name], fewest) for name, tensor in tensors.items()}
-    total = federation.sum("common", lambda name: own[name]).value
+    own = {name: float((np.diff(t.cells.starts) > 0).sum()) for name, t in tensors.items()}
+    patients = federation.sum("patients", lambda name: Patients(own[name])).value.patients
+    step = max(fewest, int(-(-patients // (STEPS * federation.size))))
+    total = federation.sum(
+        "common", lambda name: _in_steps(people[name], COUNTED_FROM * own[name], step)
+    ).value
     axes = next(iter(tensors.values())).axes
-    shares = [some / max(total.patients, 1.0) for some in total.people]
+    shares = [some / max(patients, 1.0) for some in total.people]
     stays = [
-        _uncommon(axis, share, rule.common if total.patients >= ENOUGH else 1.0)
+        _uncommon(axis, share, rule.common if patients >= ENOUGH else 1.0)
         for axis, share in zip(axes, shares, strict=True)
     ]
     aside = tuple(
@@ -112,7 +123,7 @@ def without_common(
         for place in np.flatnonzero(~keep)
     )
     lacks = {
-        name: _lacking(axes, total, mine.patients, [
+        name: _lacking(axes, total, patients - mine, [
             keep & (own_people == 0) for keep, own_people in zip(stays, people[name], strict=True)
         ])
         for name, mine in own.items()
@@ -123,16 +134,16 @@ def without_common(
     return found, aside, {name: some for name, some in lacks.items() if some}
 
 
-def _in_steps(tensor: CountTensor, people: list[np.ndarray], fewest: int) -> PeopleInSteps:
-    """Patients with a cell, and people per code that a tenth of them have, rounded down.
+def _in_steps(people: list[np.ndarray], least: float, step: int) -> PeopleInSteps:
+    """People per code that at least so many have, rounded down to steps that all hospitals share.
 
     Only shares near `OFTEN` and above matter. Full counts, or steps of the threshold for rare codes
-    too, would tell peers how few people a hospital has behind a code.
+    too, would tell peers how few people a hospital has behind a code; and steps of a hospital's own
+    would tell peers, by what divides a total, which part of it is whose.
     """
-    patients = int((np.diff(tensor.cells.starts) > 0).sum())
-    step, least = max(fewest, -(-patients // STEPS)), COUNTED_FROM * patients
-    in_steps = tuple(np.where(counts >= least, counts // step * step, 0) for counts in people)
-    return PeopleInSteps(float(patients), in_steps)
+    return PeopleInSteps(
+        tuple(np.where(counts >= least, counts // step * step, 0) for counts in people)
+    )
 
 
 def _uncommon(axis: Axis, share: np.ndarray, most: float) -> np.ndarray:
@@ -142,10 +153,9 @@ def _uncommon(axis: Axis, share: np.ndarray, most: float) -> np.ndarray:
 
 
 def _lacking(
-    axes: tuple[Axis, ...], total: PeopleInSteps, own_patients: float, absent: list[np.ndarray]
+    axes: tuple[Axis, ...], total: PeopleInSteps, others: float, absent: list[np.ndarray]
 ) -> tuple[Lacking, ...]:
-    """Codes absent here that at least ``OFTEN`` of the others' patients have."""
-    others = total.patients - own_patients
+    """Codes absent here that at least ``OFTEN`` of so many other patients have."""
     if others <= 0:
         return ()
     return tuple(

@@ -181,7 +181,7 @@ def test_a_manifest_of_other_messages_opens_no_gate(site, previewed):
 
 def test_events_that_were_approved_after_this_process_read_others_open_no_gate(site):
     gatekeeper = ApprovedGatekeeper(PROTOCOL, site, KEEPER)
-    with pytest.raises(NotApproved, match="other events were approved"):
+    with pytest.raises(NotApproved, match="other data were approved"):
         gatekeeper.begin(RUN, CODES, COORDINATOR.public, "0" * 64)
     assert not run_folder(site, RUN).exists()
 

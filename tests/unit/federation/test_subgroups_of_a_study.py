@@ -1,7 +1,9 @@
 """Who has a phenotype, over the table: counted at home, added blindly, small counts withheld."""
 
 import json
+import shutil
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from kit.small_study import NETWORK
+from tripheno.errors import NotApproved
+from tripheno.exchange.keys import Identity
+from tripheno.files import write_text
 from tripheno.lab.synthetic.network import synthetic_network
-from tripheno.privacy.own_data import own_tensor, own_traits
+from tripheno.privacy.approval import APPROVAL, approve, check_approval
+from tripheno.privacy.manifest import MANIFEST
+from tripheno.privacy.own_data import data_fingerprint, own_tensor, own_traits
 from tripheno.protocol.agreed import EvidenceSettings
 from tripheno.protocol.site import Site
 from tripheno.records.events import CountingRule, events_from_columns, write_events
@@ -119,3 +126,34 @@ def test_preview_names_the_counts_of_groups_and_only_where_the_study_asks(table,
     assert "subgroups" in [one.name for one in asked.manifest.messages]
     plain = preview(replace(protocol, evidence=EvidenceSettings(0)), site).manifest
     assert "subgroups" not in [one.name for one in plain.messages]
+
+
+def test_attributes_that_changed_since_they_were_approved_let_nothing_out(table, sites, tmp_path):
+    """Else two runs on the same events would tell whose outcome was written down in between."""
+    asked = with_subgroups(table().protocol)
+    folder = tmp_path / "northfield"
+    shutil.copytree(sites["northfield"].events, folder)
+    officer = Identity.from_bytes(bytes([7]) * 32)
+    site = replace(
+        sites["northfield"], events=folder, officer=officer.fingerprint, approval=tmp_path / "ok"
+    )
+    plain = replace(asked, evidence=EvidenceSettings(0))
+    manifests = {protocol: preview(protocol, site).manifest for protocol in (plain, asked)}
+
+    def approved(protocol):
+        write_text(site.approval / MANIFEST, manifests[protocol].to_text())
+        signed = approve(manifests[protocol], officer, date.max)
+        write_text(site.approval / APPROVAL, signed)
+        return check_approval(protocol, site, date.today())
+
+    site.approval.mkdir()
+    assert approved(asked).data_sha256 == data_fingerprint(asked, site)
+    attributes = folder / "local" / "attributes.parquet"
+    rows = pq.read_table(attributes)
+    died = [*rows["died"].to_pylist()]
+    changed = pa.array([not died[0], *died[1:]])
+    pq.write_table(rows.set_column(rows.column_names.index("died"), "died", changed), attributes)
+    with pytest.raises(NotApproved, match="attributes have changed"):
+        approved(asked)
+    assert data_fingerprint(asked, site) != manifests[asked].data_sha256
+    assert approved(plain).attributes_sha256 == ""  # a study that counts no groups has no use

@@ -15,6 +15,7 @@ from tripheno.lab.attacks.peers import (
     PeerCase,
     halved,
     identification,
+    on_chosen_factors,
     resampling,
     rows_of_one_holder,
     sketched,
@@ -64,6 +65,16 @@ def test_enough_people_stand_behind_every_row_of_one_other_hospital(inside):
     *_, usual = rows_of_one_holder(inside)
     assert usual.value == 0.0
     assert int(usual.note.split()[2]) > 10
+
+
+def test_a_lying_hospital_that_chooses_the_factors_reads_parts_of_single_peoples_records(inside):
+    """No rule about codes helps: the page says so, and this is the attack behind the sentence."""
+    found = on_chosen_factors(inside, 0)
+    assert found.value == 1.0
+    assert found.null_control < 0.5
+    assert found.said
+    alone, cells = (int(word.replace(",", "")) for word in found.note.split() if word[0].isdigit())
+    assert 100 < alone < cells
 
 
 def test_a_half_of_the_patients_shows_no_code_of_a_few_people(inside):

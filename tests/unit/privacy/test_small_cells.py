@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from kit.planted import planted
 from tripheno.errors import NothingLeft, SettingsError
 from tripheno.exchange.communicator import in_clear
 from tripheno.privacy.prevalence import shown_counts
+from tripheno.privacy.subgroups import shown_groups
 from tripheno.study.axes import without_small_cells
 from tripheno.study.makers import Maker
 from tripheno.tensor.count_tensor import CountTensor, pooled
@@ -107,3 +109,27 @@ def test_a_single_hidden_count_takes_another_with_it():
     assert shown_counts([3, 20, 50], 11) == ((None, None, 50), 73)
     assert shown_counts([3], 11) == ((None,), None)
     assert shown_counts([0, 12], 11) == ((0, 12), 12)
+
+
+def test_who_knows_the_rule_works_a_hidden_number_of_a_group_out_in_few_tables():
+    """By trying every table: which ones would be shown alike, and what do they have in common?
+
+    A group that is hidden with another says something too. The page names the share.
+    """
+    fewest, most, groups = 4, 6, range(3)
+    cells = [(size, have) for size in range(most + 1) for have in range(size + 1)]
+    alike = defaultdict(list)
+    for table in itertools.product(cells, repeat=len(groups)):
+        sizes, having = zip(*table, strict=True)
+        total, everybody = sum(having), sum(sizes)
+        few = total < fewest or 0 < everybody - total < fewest
+        shown = shown_groups({"age": "abc"}, sizes, [[have] for have in having], fewest)
+        alike[everybody, None if few else total, shown].append(table)
+
+    worked_out = 0
+    for tables in alike.values():
+        arrays = np.array(tables)  # table × group × (size, have)
+        numbers = np.concatenate([arrays, arrays[..., :1] - arrays[..., 1:]], axis=2)
+        same = (numbers == numbers[0]).all(axis=0) & (0 < numbers[0]) & (numbers[0] < fewest)
+        worked_out += len(tables) * bool(same.any())
+    assert worked_out / len(cells) ** len(groups) == pytest.approx(0.027, abs=5e-4)

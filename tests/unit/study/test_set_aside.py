@@ -75,7 +75,8 @@ def test_a_hospital_that_lacks_what_others_use_often_is_named_and_no_other():
     assert codes[0].share == pytest.approx(30 / 80)  # `rare` is lacked too, and not often used
 
 
-def test_people_are_counted_in_coarse_steps_and_rare_codes_not_at_all():
+def contributed(tensors):
+    """What every hospital contributes to the sum of common codes, on the way to axes."""
     heard = {}
 
     class Listening:
@@ -90,17 +91,35 @@ def test_people_are_counted_in_coarse_steps_and_rare_codes_not_at_all():
                 heard.update({name: contribute(name) for name in self._federation.hospitals})
             return self._federation.sum(step, contribute, **more)
 
-    tensors = network()
     align(Listening(in_clear(tensors)), tensors, "vocabulary", fewest=11, rule=SetAside())
-    assert {len(one.people[0]) for one in heard.values()} == {2}  # `rare` and `digoxin` went before
-    for one in heard.values():
-        assert all((people % 11 == 0).all() for people in one.people)
-    assert heard["south"].people[0].tolist() == [33.0, 0.0]  # 40 and 10 people
+    return {name: np.concatenate(one.people) for name, one in heard.items()}
+
+
+def test_people_are_counted_in_coarse_steps_and_rare_codes_not_at_all():
+    heard = contributed(network())
+    assert {len(people) for people in heard.values()} == {4}  # `rare` and `digoxin` went before
+    assert all((people % 11 == 0).all() for people in heard.values())
+    assert heard["south"][:2].tolist() == [33.0, 0.0]  # 40 and 10 people
     rare = {"heparin": lambda _i: True, "rare": lambda i: i < 115, "often": lambda i: i < 345}
-    large = {name: hospital(rare, 1_200) for name in network()}
-    align(Listening(in_clear(large)), large, "vocabulary", fewest=11, rule=SetAside())
-    assert heard["south"].patients == 1_200
-    assert sorted(heard["south"].people[0]) == [0.0, 336.0, 1_200.0]  # 115, 345; steps of 24
+    heard = contributed({name: hospital(rare, 1_200) for name in network()})
+    assert sorted(heard["south"][:3]) == [0.0, 336.0, 1_200.0]  # 115, 345; steps of 24
+
+
+def test_the_parts_of_a_total_of_common_codes_are_not_told_apart_by_their_steps():
+    """At three hospitals a peer sees the sum of two; each in steps of its own is read off it."""
+    codes = {f"drug-{n}": lambda i, n=n: i % 20 < n for n in range(3, 20)}
+    sizes = {"small": 700, "middle": 950, "large": 1_200}
+    heard = contributed({name: hospital(codes, size) for name, size in sizes.items()})
+    step = -(-sum(sizes.values()) // 150)
+    for people in heard.values():
+        assert (people % step == 0).all()
+    # the peer's own attack: of how many pairs of multiples can each total be made?
+    theirs = heard["middle"] + heard["large"]
+    ways = [
+        sum(1 for a in range(0, 951, step) if (t - a) % step == 0 and 0 <= t - a <= 1_200)
+        for t in theirs[theirs > 0]
+    ]
+    assert min(ways) > 5
 
 
 def test_few_patients_and_codes_without_names_keep_everything():

@@ -34,6 +34,7 @@ UNTIL = 40  # iterations of a run that is taken to be almost at rest
 REPLICATES = 10  # of a study, by default
 TRIALS = 8
 FEWEST = 11
+PEOPLE_SOUGHT = 40  # by factors that a hospital chose: of a few steps of a study
 IN_SKETCH = 9  # codes of each mode: with many more it takes a better lattice reduction than ours
 
 Say = Callable[[str], None]
@@ -49,6 +50,8 @@ def attack_as_peer(
     found += identification(inside, seed)
     say("rows of codes that one other hospital has")
     found += rows_of_one_holder(inside)
+    say("parts of one person's records, on factors that a lying hospital chose")
+    found.append(on_chosen_factors(inside, seed))
     say("resampled patients, by lattices and guessed zeros")
     found += resampling(next(iter(inside.values())), seed)
     found += halved(inside, seed)
@@ -193,6 +196,45 @@ def _stays(people_of: np.ndarray, fewest: int) -> np.ndarray:
     total = np.sum(own, axis=0)
     objections = np.sum([vetoes(total, one, fewest, np.ones) for one in own], axis=0)
     return kept(total, objections, fewest)
+
+
+def on_chosen_factors(inside: Tensors, seed: int, fewest: int = FEWEST) -> Finding:
+    """A hospital that lies knows the others' sum first, and makes the total that it wants.
+
+    It says that a number did not fit, reads the others' sum, and in the repeat adds what gives the
+    next factors: one code of each mode for each phenotype. Where one person of the others has these
+    codes together, a column of the sum is that person's: the codes that go with the other ones.
+    """
+    axes, names = next(iter(inside.values())).axes, list(inside)
+    counts = [[inside[name].people_at_positions()[n] for name in names] for n in range(len(axes))]
+    stay = [axis.kept(_stays(np.array(c), fewest)) for axis, c in zip(axes, counts, strict=True)]
+    others = pooled([restricted(inside[name], stay) for name in names[:-1]])
+    others = with_bound(others, common_bound(in_clear(inside), "", inside))
+    indices, values = others.coordinates()
+    cells, people_of = np.unique(indices[:, 1:], axis=0, return_counts=True)
+    alone = cells[people_of == 1]
+    rng = np.random.default_rng(seed)
+    chosen = alone[rng.choice(len(alone), min(PEOPLE_SOUGHT, len(alone)), replace=False)]
+    features = tuple(np.eye(axis.size)[:, at] for axis, at in zip(stay, chosen.T, strict=True))
+    seen = truth(others, features, nonnegative=True)[0].T
+    parts = np.zeros_like(seen)
+    for row, cell in zip(parts, chosen, strict=True):
+        beside = (indices[:, 2:] == cell[1:]).all(axis=1)
+        person = indices[beside & (indices[:, 1] == cell[0]), 0]
+        own = beside & (indices[:, 0] == person)
+        row[indices[own, 1]] = values[own]
+    share, null = (_alike(seen, some) for some in (parts, np.roll(parts, 1, axis=0)))
+    return Finding(
+        "parts of one person's records, on factors that a lying hospital chose", PEER, SHIPPED,
+        "share", share, share > 0.0, null_control=null, said=True, expect="all of them",
+        note=f"{len(alone):,} of {len(cells):,} cells are one person's",
+    )  # fmt: skip
+
+
+def _alike(rows: np.ndarray, others: np.ndarray) -> float:
+    """The share of rows that are those of the others but for their lengths."""
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(others, axis=1)
+    return float(np.mean((rows * others).sum(axis=1) > (1.0 - RECOVERED**2) * lengths))
 
 
 # ── resampled patients ────────────────────────────────────────────────────────────────────────
