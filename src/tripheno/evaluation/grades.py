@@ -23,20 +23,21 @@ class Graded(NamedTuple):
 
     grade: Grade
     resamples: float  # the likeness reached in 90 % of the resamples
-    finalists: float  # the least likeness among finalists as good as the best
+    finalists: float | None  # the least likeness among finalists as good as the best, if any
     effective_patients: float
     named: bool  # whether enough patients stand behind it to be released by name
 
 
-def grade_for(resamples: float, finalists: float) -> Grade:
-    """What the two together say, whoever stands behind it.
+def grade_for(resamples: float, finalists: float | None) -> Grade:
+    """What the two together say, whoever stands behind it; of one start alone nothing is stable.
 
     A resample is as far from the model as the model from the truth; another study's model is that
     far on the other side, so what shall be alike there by ``STABLE_FROM`` must be closer here.
     """
-    if resamples >= RESAMPLED_FROM and finalists >= STABLE_FROM:
+    agreed = PARTLY_FROM if finalists is None else finalists
+    if resamples >= RESAMPLED_FROM and agreed >= STABLE_FROM:
         return "stable"
-    return "partly" if min(resamples, finalists) >= PARTLY_FROM else "unstable"
+    return "partly" if min(resamples, agreed) >= PARTLY_FROM else "unstable"
 
 
 def likeness(reference: Factors, others: Sequence[Factors]) -> np.ndarray:
@@ -51,7 +52,7 @@ def graded(
     """Grades from the likeness in resamples and among finalists (models × components each).
 
     Stable needs both, and at least ``min_cell_count`` effective patients: fewer are no evidence,
-    and a name would point at them. Without resamples nothing is stable.
+    and a name would point at them. Without resamples, or without other starts, nothing is stable.
     """
     result = []
     for r, patients in enumerate(effective):
@@ -59,7 +60,7 @@ def graded(
         reached = 0.0
         if len(ordered):
             reached = float(ordered[int(np.floor((1.0 - SHARE) * len(ordered) + 1e-9))])
-        agreed = float(finalists[:, r].min(initial=1.0))
+        agreed = float(finalists[:, r].min()) if len(finalists) else None
         named = bool(patients >= min_cell_count)
         grade = grade_for(reached, agreed)
         grade = "partly" if grade == "stable" and not named else grade

@@ -268,8 +268,7 @@ def grade_of(phenotype: Phenotype) -> str | None:
     """What finalists and resamples say together; none where nothing was resampled."""
     if phenotype.stability_resamples is None:
         return None
-    starts = 1.0 if phenotype.stability is None else phenotype.stability
-    return grade_for(phenotype.stability_resamples, starts)
+    return grade_for(phenotype.stability_resamples, phenotype.stability)
 
 
 def _guided(solution: Solution) -> dict[int, Guided]:

@@ -18,7 +18,7 @@ def sentences(report: Report) -> list[str]:
 
     Where nothing is stable, that is the first thing said.
     """
-    first = [_sure(report.phenotypes), _what(report)]
+    first = [_sure(report.phenotypes, report.run.get("starts", 0)), _what(report)]
     if any(p.grade in ("stable", None) for p in report.phenotypes):
         first.reverse()
     said = [*first, *_who(report), *_where(report.phenotypes)]
@@ -57,7 +57,7 @@ def _what(report: Report) -> str:
     )
 
 
-def _sure(phenotypes: Sequence[Phenotype]) -> str:
+def _sure(phenotypes: Sequence[Phenotype], starts: int) -> str:
     """How many came back, before anything is said about what they are."""
     counts = Counter(p.grade for p in phenotypes)
     if counts[None] == len(phenotypes):
@@ -68,7 +68,12 @@ def _sure(phenotypes: Sequence[Phenotype]) -> str:
             "No finding: none of them came back when patients were resampled. What follows are "
             "candidates, to be looked at and not to be relied on."
         )
-    if not stable:
+    if not stable and starts == 1:
+        said = (
+            "No phenotype is called stable, for no other start was tried: in other patients "
+            f"{partly} came back, {unstable} did not."
+        )
+    elif not stable:
         said = f"No phenotype is stable: {partly} came back in part, {unstable} did not."
     else:
         said = (

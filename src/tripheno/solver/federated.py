@@ -122,8 +122,9 @@ def _solved(
     )  # fmt: skip
     if settings.plain:
         return _finished(members, totals, settings, finish)
-    # finalists of another problem than the one asked for say nothing about its phenotypes
-    finalists = near_best(finish) if replace(settings, method="exact").plain else ()
+    finalists = near_best(finish)
+    if not settings.nothing_more:  # of another problem than the one asked for: they may begin it
+        finalists = tuple(led_by(one, factors, settings) for one in finalists)
     first = led_by(finish.factors, factors, settings)
     found = run_rounds(method, members, first, watch, keep=keep, finalists=finalists)
     return replace(found, start=finish.start)
@@ -189,7 +190,7 @@ def solution_of(
     """The outcome in a reader's terms, with every warning said aloud."""
     shown = settings.n_components
     weights = np.sqrt(np.maximum(np.diag(outcome.measures.patient_gram)[:shown], 0.0))
-    notes, match = _warn(outcome, weights, settings), _agreement(outcome, shown)
+    notes, match = _warn(outcome, weights, settings), _agreement(outcome, shown, settings)
     return Solution(
         settings=settings,
         axes=axes,
@@ -215,10 +216,14 @@ def solution_of(
     )
 
 
-def _agreement(outcome: LoopResult, shown: int) -> np.ndarray:
-    """Finalists × components: how alike each is to its partner in the result."""
+def _agreement(outcome: LoopResult, shown: int, settings: SolverSettings) -> np.ndarray:
+    """Finalists × components: how alike each is to its partner in the result.
+
+    None where more is asked than the tournament's own problem: `weigh` fits them on and compares.
+    """
     best = tuple(factor[:, :shown] for factor in outcome.factors)
-    found = [match_components(best, other).similarity for other in outcome.finalists]
+    ended = outcome.finalists if settings.nothing_more else ()
+    found = [match_components(best, other).similarity for other in ended]
     return np.array(found).reshape(len(found), shown)
 
 

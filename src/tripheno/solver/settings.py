@@ -85,14 +85,17 @@ class SolverSettings:
             raise SettingsError("; ".join(faults), where="solver settings")
 
     @property
-    def plain(self) -> bool:
-        """Whether the tournament's own problem is the one to be solved: A ≥ 0, no more."""
-        return (
-            self.method in ("exact", "central")
-            and self.constraint == "nonnegative"
-            and not (self.bias or self.guides or self.distinctness or self.relative_distinctness)
-            and self.precision == "double"
+    def nothing_more(self) -> bool:
+        """Whether the tournament's own problem is the one asked for: A ≥ 0, no more."""
+        return self.constraint == "nonnegative" and not (
+            self.bias or self.guides or self.distinctness or self.relative_distinctness
         )
+
+    @property
+    def plain(self) -> bool:
+        """Whether the tournament's best start is fitted to its end as it stands."""
+        ours = self.method in ("exact", "central") and self.precision == "double"
+        return ours and self.nothing_more
 
     @property
     def rank(self) -> int:

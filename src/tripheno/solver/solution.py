@@ -68,7 +68,7 @@ class Solution:
     guided: tuple[int, ...] = ()  # the component of each guide
     notes: tuple[str, ...] = ()
     bound: float | None = None  # of a patient's length, where influence is bounded
-    finalists: tuple[tuple[np.ndarray, ...], ...] = field(default=(), repr=False)
+    finalists: tuple[tuple[np.ndarray, ...], ...] = field(default=(), repr=False)  # or their starts
     start: tuple[np.ndarray, ...] = field(default=(), repr=False)  # that won the tournament
     restart_match: tuple[float, ...] = ()  # of every finalist with the result
     component_match: tuple[float, ...] = ()  # per component, the least among the finalists

@@ -82,12 +82,7 @@ class Tournament:
 def opened(
     axes: Sequence[Axis], root: np.ndarray, rank: int, seed: int, starts: int = 16
 ) -> Tournament:
-    """All candidates. ``root`` is the Nyström factor of the summed sketch (``starts.nystrom``).
-
-    One start alone is a sketched one.
-    """
-    if starts == 1:
-        return alone(rank, sketched_start(root, axes, rank, seed))
+    """All candidates. ``root`` is the Nyström factor of the summed sketch (``starts.nystrom``)."""
     kinds = kinds_of(starts)
     sketched = kinds.count("sketch")
     narrow = [sketched_start(root, axes, rank, seed, k) for k in range(sketched)]

@@ -30,6 +30,7 @@ from tripheno.exchange.registry import COMPONENTS, declared, shaped
 from tripheno.privacy.subgroups import Group
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.diagnostics import core_consistency, held_out_error
+from tripheno.solver.federated import NEAR_BEST
 from tripheno.solver.fit import fit
 from tripheno.solver.influence import effective_parts, effective_patients, with_bound
 from tripheno.solver.losses import loss_of
@@ -143,10 +144,8 @@ def weigh(
         return Weighed(
             carriers, without, tuple(map(float, effective)), having=having, groups=groups
         )
-    models = resampled(federation, tensors, solution, drawn)
-    grades = graded(
-        likeness(features, models), likeness(features, solution.finalists), effective, fewest
-    )
+    models, others = resampled(federation, tensors, solution, drawn)
+    grades = graded(likeness(features, models), likeness(features, others), effective, fewest)
     return Weighed(
         carriers, without, tuple(map(float, effective)), grades,
         tuple(code_intervals(features, models, effective)),
@@ -162,42 +161,80 @@ def resampled(
     tensors: Mapping[str, CountTensor],
     solution: Solution,
     drawn: Mapping[str, np.ndarray],
-) -> list[Factors]:
+) -> tuple[list[Factors], Sequence[Factors]]:
     """The model fitted on to every column of ``drawn``, hospital → patients × resamples.
 
-    All side by side in the same rounds; what is added is what any fit adds. The bias is left out.
+    And the finalists: where more is asked than the tournament's own problem, they are fitted on to
+    all patients beside them, and those that end near the best count. The bias is left out.
     """
-    settings, whole = solution.settings, solution.factors
-    if solution.bias is not None:
-        pairs = zip(whole, solution.bias, strict=True)
-        whole = tuple(np.column_stack([factor, bias]) for factor, bias in pairs)
+    plain, count = solution.settings.nothing_more, next(iter(drawn.values())).shape[1]
+    others = () if plain else solution.finalists
+    weights = {
+        name: tensors[name].with_its_patients(np.hstack([rows, np.ones((len(rows), len(others)))]))
+        for name, rows in drawn.items()
+    }
+    begun = [as_fitted(solution)] * count + list(others)
+    models, reached = _fitted_on(federation, tensors, solution, begun, weights)
+    shown = solution.settings.n_components
+    found = [tuple(factor[:, :shown] for factor in model) for model in models]
+    if plain:
+        return found, solution.finalists
+    near = (1.0 + NEAR_BEST) * min([solution.objective, *reached[count:]])
+    pairs = zip(found[count:], reached[count:], strict=True)
+    return found[:count], [model for model, height in pairs if height <= near]
+
+
+def _fitted_on(
+    federation: Communicator,
+    tensors: Mapping[str, CountTensor],
+    solution: Solution,
+    models: list[Factors],
+    weights: Mapping[str, np.ndarray],
+) -> tuple[list[Factors], list[float]]:
+    """Every model after some iterations under its own weights of patients, and its Ψ.
+
+    All side by side in the same rounds; what is added is what any fit adds.
+    """
     totals = Totals(solution.null_loss, float(solution.nonzeros), float(solution.patients))
-    method = Exact(replace(settings, method="exact"), solution.axes)
-    penalties, loss = method.start(whole, totals).penalties, loss_of(settings)
-    models: list[Factors] = [whole] * next(iter(drawn.values())).shape[1]
+    method = Exact(replace(solution.settings, method="exact"), solution.axes)
+    penalties, loss = method.start(models[0], totals).penalties, loss_of(solution.settings)
     widths, unit = widths_of(models), unit_of(solution.null_loss)
-    drawn = {name: tensors[name].with_its_patients(rows) for name, rows in drawn.items()}
+    models, reached = list(models), [0.0] * len(models)
     patients: dict[str, list[np.ndarray]] = {}
     for iteration in range(RESAMPLED):
         patients = {
             name: loss.fit_patients(tensor, models, patients.get(name))
             for name, tensor in tensors.items()
         }
-        for n in range(len(whole)):
+        for n in range(len(models[0])):
             total = federation.sum(
                 f"resamples/{iteration}/{n}/0",
                 lambda name, n=n, own=patients: loss.contribution(  # type: ignore[misc]
-                    tensors[name], models, own[name], n, resampling=drawn[name], unit=unit
+                    tensors[name], models, own[name], n, resampling=weights[name], unit=unit
                 ),
                 shared=side_by_side(models),
             ).value
             for s, sums in enumerate(loss.sums(total, widths, solution.null_loss)):
                 model = models[s]
-                column, lengths = unit_columns(loss.step(model, n, sums, penalties[n]))
+                factor = loss.step(model, n, sums, penalties[n])
+                reached[s] = loss.reached(model, n, sums, factor)
+                column, lengths = unit_columns(factor)
                 models[s] = (*model[:n], column, *model[n + 1 :])
                 for rows in patients.values():
                     rows[s] = rows[s] * lengths
-    return [tuple(factor[:, : settings.n_components] for factor in model) for model in models]
+    for s, model in enumerate(models):
+        reached[s] += sum(p.value(f) for p, f in zip(penalties, model, strict=True))
+    return models, reached
+
+
+def as_fitted(solution: Solution) -> Factors:
+    """The columns in the order that penalties know: guided ones first, the bias last."""
+    guided = list(solution.guided)
+    order = guided + [r for r in range(len(solution.weights)) if r not in guided]
+    whole = tuple(factor[:, order] for factor in solution.factors)
+    if solution.bias is None:
+        return whole
+    return tuple(np.column_stack(pair) for pair in zip(whole, solution.bias, strict=True))
 
 
 def quiet_fit(

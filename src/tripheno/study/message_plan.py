@@ -15,7 +15,7 @@ from tripheno.exchange.roster import FEWEST
 from tripheno.privacy.gate import Gate, GateLog
 from tripheno.protocol.agreed import StudyProtocol
 from tripheno.solver.settings import SolverSettings
-from tripheno.solver.tournament import stacks
+from tripheno.solver.tournament import FINALISTS, stacks
 from tripheno.study.axes import MOST_COUNTS
 from tripheno.study.evidence import RESAMPLED
 from tripheno.study.makers import Gatekeepers
@@ -62,7 +62,11 @@ def plan_of(
     if solver.loss != "squared":  # from one start too, and for every rank that is tried
         side_by_side += tuple((1, r, r * r) for r in ranks or (solver.n_components,))
     rank = solver.rank
-    side_by_side += ((resamples, resamples * rank, resamples * rank * rank),)  # none: zeros
+    more_asked = raced and bool(resamples) and not solver.nothing_more
+    beside = range(1 + sum(FINALISTS.values()) * int(more_asked))
+    side_by_side += tuple(  # none: zeros; with finalists that are fitted on
+        (n, n * rank, n * rank * rank) for n in (resamples + other for other in beside)
+    )
     return MessagePlan(
         names, members, solver.method, solver.loss, ranks or (solver.n_components,), solver.bias,
         fits, tournaments * int(raced), side_by_side, RESAMPLED if resamples else 0,

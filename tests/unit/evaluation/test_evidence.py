@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 
 from kit.adding import Adding
 from kit.planted import RANK, planted
-from tripheno.errors import SettingsError
+from tripheno.errors import SettingsError, TriphenoWarning
 from tripheno.evaluation.claims import SPLITS, hospitals_differ, origin_claims, own_likeness
 from tripheno.evaluation.grades import graded, likeness
 from tripheno.evaluation.intervals import (
@@ -19,6 +21,7 @@ from tripheno.evaluation.intervals import (
 )
 from tripheno.evaluation.membership import chance, counted, members
 from tripheno.exchange.communicator import in_clear
+from tripheno.privacy.audit import AuditBuffer
 from tripheno.protocol.agreed import MOST_RESAMPLES
 from tripheno.solver.fit import fit
 from tripheno.solver.influence import effective_parts, effective_patients
@@ -27,6 +30,7 @@ from tripheno.solver.squared import SquaredLoss
 from tripheno.solver.stacked import fit_patients
 from tripheno.study.evidence import home_generators, seeded_generators, weigh
 from tripheno.study.makers import Maker
+from tripheno.study.message_plan import simulated_gatekeepers
 from tripheno.tensor.count_tensor import CountTensor, pooled
 from tripheno.tensor.factors import match_components, unit_columns
 
@@ -62,6 +66,9 @@ def test_both_resamples_and_finalists_must_have_a_stable_phenotype_and_enough_pa
     assert [one.grade for one in result] == ["stable", "partly", "partly", "unstable", "partly"]
     assert [one.named for one in result] == [True] * 4 + [False]
     assert graded(np.zeros((0, 1)), finalists[:, :1], np.array([50.0]), 11)[0].grade == "unstable"
+    alone = graded(resampled, finalists[:0], np.full(5, 50.0), 11)
+    assert [one.grade for one in alone] == ["partly", "partly", "partly", "unstable", "partly"]
+    assert {one.finalists for one in alone} == {None}
 
 
 def test_weights_come_from_the_secret_and_are_never_whole_numbers():
@@ -176,6 +183,34 @@ def test_planted_phenotypes_are_stable_and_who_has_them_adds_up(weighed):
     share = np.array(evidence.carriers) / found.patients
     assert ((low <= share) & (share <= high)).all()
     assert ((low > 0.0) & (low < high) & (high < 1.0)).all()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"constraint": "sparse", "sparsity": 0.02}, {"method": "trip", "relative_distinctness": 0.02}],
+    ids=["sparse", "distinct"],
+)
+def test_with_a_penalty_too_other_starts_are_asked_and_of_one_start_nothing_is_stable(more):
+    tensors = planted(0).hospitals
+    settings = SolverSettings(**{"n_components": RANK, "tol": 1e-4, "starts": 4, **more})
+
+    def evidence_from(starts):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TriphenoWarning)
+            found = fit(tensors, replace(settings, starts=starts))
+        plan = simulated_gatekeepers(
+            tensors, {axis.mode: axis.size for axis in found.axes}, found.settings,
+            AuditBuffer(), resamples=5,
+        )  # fmt: skip
+        federation = Maker("blind")(tuple(tensors), plan)
+        generators = seeded_generators(0)
+        return weigh(federation, tensors, found, generators=generators, resamples=5, fewest=11)
+
+    grades = evidence_from(4).grades
+    assert all(0.9 < one.finalists < 1.0 for one in grades)
+    assert [one.grade for one in grades] == ["stable"] * RANK
+    alone = evidence_from(1).grades
+    assert [(one.grade, one.finalists) for one in alone] == [("partly", None)] * RANK
 
 
 def test_a_lone_carriers_weights_show_and_are_not_those_of_the_resampled_fits(weighed):

@@ -78,6 +78,16 @@ def test_a_run_without_others_beside_it_gives_a_shorter_page(tmp_path):
     assert "own model" not in page
 
 
+def test_of_one_start_alone_nothing_is_called_stable_and_the_page_says_why(tmp_path):
+    federation = assemble(planted(0).hospitals)
+    settings = SolverSettings(6, "exact", tol=1e-5, starts=1)
+    run_simulation(Simulation(federation, settings, {}, beside=()), tmp_path / "run", 0.0)
+    assert read_report(tmp_path / "run").run["evidence"]["stable"] == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "No phenotype is called stable, for no other start was tried" in page
+    assert "this run tried one start, so that nothing is called stable" in page
+
+
 def test_charts_are_altair_charts_with_a_label_and_without_addresses(folder):
     import altair as alt
 

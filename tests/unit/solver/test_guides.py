@@ -8,13 +8,16 @@ import pytest
 import tripheno
 from kit.planted import planted
 from tripheno.errors import BadGuide, NoSuchFile, SettingsError, TriphenoWarning
+from tripheno.evaluation.grades import likeness
 from tripheno.evaluation.recovery import recovery
+from tripheno.exchange.communicator import in_clear
 from tripheno.report.phenotypes import phenotypes_of
 from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
 from tripheno.solver.fit import fit
 from tripheno.solver.guides import Guide, as_guides, guide_columns, read_guides
 from tripheno.solver.settings import SolverSettings
+from tripheno.study.evidence import resampled
 from tripheno.study.simulation import Simulation, assemble
 from tripheno.vocabulary.axis import Axis
 
@@ -48,6 +51,18 @@ def test_a_guided_phenotype_is_found_where_too_few_components_would_leave_it_out
     assert named.title == NAME
     assert named.guided.followed
     assert named.guided.codes == 3
+
+
+def test_resamples_pull_the_guided_phenotype_and_no_other_to_its_codes():
+    network, guide, _ = the_planted()
+    asked = SolverSettings(
+        6, "exact", guides=(guide,), guide_pull=0.3, starts=1, influence="none", max_iter=300
+    )
+    found = fit(network.hospitals, asked)
+    assert found.guided != (0,)  # it is not the strongest: penalties know it as the first
+    drawn = {name: np.ones((tensor.patients, 1)) for name, tensor in network.hospitals.items()}
+    models, _ = resampled(in_clear(network.hospitals), network.hospitals, found, drawn)
+    assert likeness(found.factors, models) == pytest.approx(np.ones((1, 6)), abs=1e-4)
 
 
 def test_without_the_guide_it_is_not_found():
