@@ -13,11 +13,12 @@ from pathlib import Path
 
 from tripheno.errors import BadCells, DoubtfulTable, SettingsError, UnknownRecords
 from tripheno.provenance import file_fingerprint
-from tripheno.records.duck import Workbench, identifier, literal, sql_text
+from tripheno.records.delimited import plain_text
+from tripheno.records.duck import Workbench, identifier, literal, literals, sql_text
 from tripheno.records.origins import stem_of
 from tripheno.records.source import Extract, IngestSettings, ReadingPlan
 from tripheno.records.tables import TableOrigin
-from tripheno.records.textfile import kind_of, lines
+from tripheno.records.textfile import NOBODY, kind_of, lines
 
 _LARGEST = 2**32 - 1
 _NO_MODES = ("patient", "value")
@@ -54,10 +55,13 @@ def cells_in_tables(origin: TableOrigin, settings: IngestSettings) -> CellFile:
             where=origin.shown(name),
             fix="name them with --modes",
         )
-    types = {column.lower(): kind for column, kind in origin.columns(name).items()}
+    types = {
+        column.lower(): "real" if "real" in origin.kinds_held(name, column) else kind
+        for column, kind in origin.columns(name).items()
+    }
     _refuse_types(types, settings.rule.modes, origin.shown(name))
     named = [column for column in other if not column.startswith("column ")]
-    listed = ", ".join(named)
+    added = f"{origin.shown(name)}: cells are added over {', '.join(named)}"
     return CellFile(
         shown=origin.shown(name),
         relation=origin.relation(name, ()),
@@ -65,7 +69,7 @@ def cells_in_tables(origin: TableOrigin, settings: IngestSettings) -> CellFile:
         modes=tuple(identifier(spelt[mode]) for mode in settings.rule.modes),
         value=identifier(spelt["value"]),
         inputs=origin.fingerprints([name]),
-        warnings=(f"{origin.shown(name)}: cells are added over {listed}",) if named else (),
+        warnings=(added,) if named else (),
     )
 
 
@@ -110,22 +114,24 @@ def _refuse_types(types: Mapping[str, str], modes: Sequence[str], where: str) ->
         raise BadCells("; ".join(faults), where=where)
 
 
-def cells_in_tns(path: Path, settings: IngestSettings) -> CellFile:
+def cells_in_tns(bench: Workbench, path: Path, settings: IngestSettings) -> CellFile:
     """A FROSTT tensor: one line a cell, indices from 1, the count last."""
-    width, asked = _tns_width(path), len(settings.rule.modes)
+    width, asked = _tns_width(path, bench.encoding), len(settings.rule.modes)
     if width != asked + 2:
         raise SettingsError(
             f"The tensor has {width - 2} feature modes, --modes names {asked}", where=path.name
         )
-    listed = ", ".join(f"'c{n}': 'VARCHAR'" for n in range(width))
-    packed = "gzip" if kind_of(path) == "gzip" else "none"
+    readable = plain_text(bench, path)
+    packed = {"text": "none"}.get(kind_of(readable), kind_of(readable))
+    relation = sql_text("cells_tns").format(
+        file=literal(str(readable)), compression=literal(packed), width=width
+    )
     return CellFile(
         shown=path.name,
-        relation=f"read_csv({literal(str(path))}, auto_detect = false, header = false, "
-        f"compression = '{packed}', delim = ' ', comment = '#', columns = {{{listed}}})",
-        patient="c0",
-        modes=tuple(f"c{n}" for n in range(1, width - 1)),
-        value=f"c{width - 1}",
+        relation=f"({relation})",
+        patient="held[1]",
+        modes=tuple(f"held[{n}]" for n in range(2, width)),
+        value=f"held[{width}]",
         inputs={path.name: file_fingerprint(path)},
         positions=True,
     )
@@ -135,16 +141,42 @@ def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) ->
     """Read the cells, refuse what is no count, and give every mode its extract."""
     if settings.rule.window != "visit":
         raise SettingsError("cells are counted already", fix="leave out --window")
-    words = ", ".join(literal(word) for word in bench.missing)
-    listed = ", ".join(_present(column, words, f"m{n}") for n, column in enumerate(file.modes))
+    words = literals(bench.missing)
+    codes = (
+        f"CASE WHEN tidy(CAST({column} AS VARCHAR)) NOT IN ({words}) "
+        f"THEN tidy(CAST({column} AS VARCHAR)) END AS m{n}"
+        for n, column in enumerate(file.modes)
+    )
     bench.run(
         sql_text("cells").format(
-            patient=_present(file.patient, words),
-            columns=listed,
+            patient=file.patient,
+            nobody=literals([word.lower() for word in (*bench.missing, *NOBODY)]),
+            columns=", ".join(codes),
             value=file.value,
             relation=file.relation,
         )
     )
+    _refuse_faults(bench, file)
+    places = ", ".join(("patient", *(f"m{n}" for n in range(len(file.modes)))))
+    ((again,),) = bench.rows(
+        f"SELECT sum(n - 1) FROM (SELECT count(*) AS n FROM cells GROUP BY {places})"  # noqa: S608
+    )
+    said = (f"{file.shown}: {again:,} cells repeat the place of another: added",) if again else ()
+    extracts = tuple(
+        Extract(mode, file.shown, sql_text("cells_mode").format(column=f"m{n}"))
+        for n, mode in enumerate(settings.rule.modes)
+    )
+    return ReadingPlan(
+        "ready-made cells",
+        extracts,
+        file.inputs,
+        warnings=(*file.warnings, *said),
+        visits_are_unique=False,
+    )
+
+
+def _refuse_faults(bench: Workbench, file: CellFile) -> None:
+    """Refuse cells without a patient, a code or a count."""
     nothing = " OR ".join(f"m{n} IS NULL" for n in range(len(file.modes)))
     wrong, blank, bare, total = bench.rows(
         "SELECT count(*) FILTER "  # noqa: S608
@@ -162,24 +194,11 @@ def plan_of_cells(bench: Workbench, file: CellFile, settings: IngestSettings) ->
         faults += [f"{odd:,} cells have positions that are not whole numbers"] if odd else []
     if faults:
         raise BadCells("; ".join(faults), where=file.shown)
-    extracts = tuple(
-        Extract(mode, file.shown, sql_text("cells_mode").format(column=f"m{n}"))
-        for n, mode in enumerate(settings.rule.modes)
-    )
-    return ReadingPlan(
-        "ready-made cells", extracts, file.inputs, warnings=file.warnings, visits_are_unique=False
-    )
 
 
-def _present(column: str, missing: str, name: str | None = None) -> str:
-    text = f"tidy(CAST({column} AS VARCHAR))"
-    given = f"CASE WHEN {text} NOT IN ({missing}) THEN {text} END"
-    return f"{given} AS {name}" if name else given
-
-
-def _tns_width(path: Path) -> int:
+def _tns_width(path: Path, encoding: str | None) -> int:
     """How many numbers a line has."""
-    for line in lines(path):
-        if line.strip() and not line.startswith("#"):
-            return len(line.split())
+    for line in lines(path, encoding):
+        if held := line.partition("#")[0].split():
+            return len(held)
     raise BadCells("no cells", where=path.name)

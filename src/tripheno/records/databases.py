@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from tripheno.errors import DatabaseUnreachable, MissingExtra, SettingsError
+from tripheno.errors import DatabaseUnreachable, MissingExtra, SettingsError, UnreadableTable
 from tripheno.records.duck import Workbench, identifier, sql_text
+from tripheno.records.tables import TableOrigin
 
 _CONCEPTS_OF = {
     "drug_exposure": "drug_concept_id",
@@ -29,6 +31,7 @@ _TITLES = {
 _ADDRESS = re.compile(r"(postgres(?:ql)?|snowflake|bigquery)://|(sqlite):")
 _OTHER = re.compile(r"([A-Za-z][\w+.-]+):(?://|\w+:)")  # C:\ is a folder
 _NUMERIC = ("INT", "BIGINT", "SMALLINT", "REAL", "NUM", "FLOAT", "DOUBLE", "DECIMAL")
+_HELD = "SELECT DISTINCT typeof({}) FROM {}"  # SQLite makes 8.45 of 008.45 by the name of a type
 Listed = Iterator[tuple[str, str, str, str]]
 
 
@@ -83,11 +86,12 @@ def _reason(message: str) -> str:
         ("could not translate host name", "the host's name is unknown"),
         ("timeout", "it did not answer in time"),
         ("No such file", "nothing listens at this address"),
+        ("permission denied", "the user may not read a table"),
         ("no pg_hba.conf entry", "the server does not allow this host or user"),
     ):
         if sign in message:
             return words
-    return "the connection failed"
+    return "the server answered with an error"
 
 
 def _postgres_columns(connection: Any, schema: str | None) -> Listed:
@@ -112,7 +116,7 @@ def _all_columns(connection: Any, schema: str | None) -> Listed:
                     yield name, table["table_name"], column["column_name"], dtype
 
 
-class DatabaseOrigin:
+class DatabaseOrigin(TableOrigin):
     """The tables of one database."""
 
     def __init__(self, bench: Workbench, connection: Any, name: str, schema: str | None) -> None:
@@ -120,10 +124,11 @@ class DatabaseOrigin:
         self.title, self._copies = _TITLES[name], 0
         bench.at_close.append(connection.close)
         listing = _postgres_columns if name == "postgresql" else _all_columns
-        listed = list(listing(connection, schema))
+        with self._translated():
+            listed = list(listing(connection, schema))
         self._tables: dict[str, tuple[str, str]] = {}
         self._columns: dict[str, dict[str, str]] = {}
-        self.numeric = {
+        self._numeric = {
             (table.lower(), column) for _, table, column, d in listed if d == "a number"
         }
         for schema_name, table, column, dtype in listed:
@@ -147,18 +152,36 @@ class DatabaseOrigin:
         query = f"SELECT {wanted} FROM {self._full_name(name)} AS given{self._needed(name)}"  # noqa: S608
         self._copies += 1  # a table may be opened twice, each time for other columns
         copy = f"copy_{self._copies}_of_{name}"
-        with self._connection.cursor() as cursor:
+        with self._translated(), self._connection.cursor() as cursor:
             cursor.execute(query)
             self._bench.take(identifier(copy), cursor.fetch_record_batch())
         return identifier(copy)
 
+    def kinds_held(self, name: str, column: str) -> set[str]:
+        """What a column holds where its type does not tell: text, integer or real."""
+        if self._name == "sqlite":
+            asked = _HELD.format(self._quoted(column), self._full_name(name))
+            with self._translated(), self._connection.cursor() as cursor:
+                cursor.execute(asked)
+                return {str(kind) for (kind,) in cursor.fetchall()}
+        return {"integer"} if (name, column) in self._numeric else set()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """What the driver complains of, without its words: they may quote a row."""
+        try:
+            yield
+        except self._connection.Error as fault:
+            damaged = "malformed" in str(fault) or "not a database" in str(fault)
+            raise UnreadableTable(
+                f"The {self.title} database cannot be read",
+                why="the file is damaged or cut off" if damaged else _reason(str(fault)),
+                fix="try the same tables with the database's own client",
+            ) from None
+
     def shown(self, name: str) -> str:
         """The table's name."""
         return self._tables[name][1]
-
-    def beside(self, name: str) -> Sequence[str]:  # noqa: ARG002  as of every origin
-        """None: a table of a database is whole."""
-        return ()
 
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """A server's tables change under our eyes: only their names are recorded."""

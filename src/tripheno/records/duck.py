@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -32,6 +32,11 @@ def sql_text(name: str) -> str:
 def literal(text: str) -> str:
     """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def literals(texts: Iterable[str]) -> str:
+    """Texts as the members of an SQL list."""
+    return ", ".join(map(literal, texts))
 
 
 def identifier(name: str) -> str:
@@ -134,8 +139,7 @@ class Workbench:
 
     def view(self, name: str, kept: Sequence[Path]) -> None:
         """One view of what was put aside."""
-        listed = ", ".join(literal(str(path)) for path in kept)
-        reader = f"read_parquet([{listed}], union_by_name = true)"
+        reader = f"read_parquet([{literals(map(str, kept))}], union_by_name = true)"
         self.run(f"CREATE OR REPLACE VIEW {name} AS FROM {reader}")
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:

@@ -22,6 +22,24 @@ RESOURCES = {
     "lab": ("Observation",),
     "procedure": ("Procedure",),
 }
+_ORDERS = {  # when an order or a dose begins and ends, and what else says that it never was
+    "MedicationRequest": {
+        "starts": "coalesce(field(json, '$.dispenseRequest.validityPeriod.start'), field(json, "
+        "'$.dosageInstruction[0].timing.repeat.boundsPeriod.start'), field(json, '$.authoredOn'))",
+        "ends": "coalesce(field(json, '$.dispenseRequest.validityPeriod.end'), "
+        "field(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.end'))",
+        "never": "lower(field(json, '$.doNotPerform')) = 'true' "
+        "OR lower(field(json, '$.intent')) IN ('proposal', 'plan', 'option')",
+    },
+    "MedicationAdministration": {
+        "starts": "coalesce(field(json, '$.effectiveDateTime'), "
+        "field(json, '$.effectivePeriod.start'), given_at(json))",
+        "ends": "coalesce(field(json, '$.effectivePeriod.end'), "
+        "field(json, '$.occurencePeriod.end'), field(json, '$.occurrencePeriod.end'))",
+        "never": "'true' IN "
+        "(lower(field(json, '$.notGiven')), lower(field(json, '$.wasNotGiven')))",
+    },
+}
 _UNREAD = ("MedicationStatement", "MedicationDispense", "MedicationOrder")
 _SHARED = ("Encounter", "Medication", "Patient")
 
@@ -58,16 +76,14 @@ class FHIR:
                     fix=f"export it, or leave out the mode '{mode}'",
                 )
             for resource in present:
-                sql = sql_text(f"fhir_{mode}").replace("{resource}", resource.lower())
-                known = {"encounters_known": "Encounter" in kinds}
-                extracts.append(Extract(mode, resource, sql, known))
+                extracts.append(_extract(mode, resource, known="Encounter" in kinds))
         inputs = {file.name: file_fingerprint(file) for file in files}
-        followed, orphans, circles = bench.rows(
-            "SELECT count(*) FILTER (stay <> id), count(*) FILTER (orphan), "
-            "count(*) FILTER (in_circle) FROM encounters"
-        )[0]
+        pages = {page: kinds.pop(page, 0) for page in ("page", "last page")}
+        followed = bench.rows("SELECT count(*) FROM encounters WHERE stay <> id")[0][0]
         facts = {"resources": kinds, "encounters_within_a_stay": followed}
-        warnings = (*unread, *_warnings(kinds, settings, orphans, circles))
+        warnings = (*unread, *_warnings(bench, kinds, settings))
+        if pages["page"] and not pages["last page"]:
+            warnings += ("the last page of a search is missing: are all pages here?",)
         return ReadingPlan(
             "FHIR export",
             tuple(extracts),
@@ -79,15 +95,41 @@ class FHIR:
         )
 
 
-def _warnings(
-    kinds: dict[str, int], settings: IngestSettings, orphans: int, circles: int
-) -> tuple[str, ...]:
-    """What the export lacks, and what it has that is not read."""
+def _extract(mode: str, resource: str, *, known: bool) -> Extract:
+    """One type of resource on its way into a mode; only drugs are called as --drug-names says."""
+    orders = _ORDERS.get(resource)
+    inner = sql_text("fhir_medication" if orders else f"fhir_{resource.lower()}")
+    given = inner.format(view=resource.lower(), **orders) if orders else inner
+    named = {} if orders else {"drug_names": "folded", "strip_strength": False}
+    return Extract(
+        mode,
+        resource,
+        sql_text("fhir_events").replace("{resource}", given),
+        {"encounters_known": known, "named": bool(orders), **named},
+    )
+
+
+def _warnings(bench: Workbench, kinds: dict[str, int], settings: IngestSettings) -> tuple[str, ...]:
+    """What the export lacks, what is odd about it, and what it has that is not read."""
+    ((orphans, circles),) = bench.rows(
+        "SELECT count(*) FILTER (orphan), count(*) FILTER (in_circle) FROM encounters"
+    )
+    ((servers,),) = bench.rows("SELECT count(DISTINCT server) FROM resources")
+    ((replaced,),) = bench.rows(
+        "SELECT count(*) FROM src.patient "
+        "WHERE NOT stale AND list_contains(field(json, '$.link[*].type'), 'replaced-by')"
+    )
     found = [] if "Encounter" in kinds else ["no Encounter: visit ids are taken as they are"]
-    if orphans:
-        found.append(f"{orphans:,} encounters are part of one that the export does not have")
-    if circles:
-        found.append(f"{circles:,} encounters are part of themselves: taken as one stay")
+    found += [
+        f"{count:,} {words}"
+        for count, words in (
+            (orphans, "encounters are part of one that the export does not have"),
+            (circles, "encounters are part of themselves: taken as one stay"),
+            (replaced, "patients were replaced by others (merged): they count apart"),
+            (servers if servers > 1 else 0, "servers are named: the same id on two is one patient"),
+        )
+        if count
+    ]
     for unread in _UNREAD if "medication" in settings.rule.modes else ():
         if unread in kinds:
             found.append(f"{kinds[unread]:,} {unread} are not read: no order and nothing given")

@@ -32,7 +32,7 @@ class Flat:
         if mapping is None and place.is_dir() and (place / MAPPING_FILE).is_file():
             mapping = place / MAPPING_FILE
         if is_tns(place):
-            return plan_of_cells(bench, cells_in_tns(place, settings), settings)
+            return plan_of_cells(bench, cells_in_tns(bench, place, settings), settings)
         origin = origin_of(bench, path, settings.schema)
         if mapping is None:
             return plan_of_cells(bench, cells_in_tables(origin, settings), settings)

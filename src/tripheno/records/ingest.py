@@ -113,10 +113,13 @@ def _write_each(bench: Workbench, writer: SiteWriter, out: Path, by: str) -> Ing
     sites, skipped = [], {}
     taken: set[str] = set()
     names = bench.rows("SELECT DISTINCT site FROM coded WHERE site IS NOT NULL ORDER BY site")
-    alike = Counter(name.strip().lower() for (name,) in names)
-    twins = sorted(name for (name,) in names if alike[name.strip().lower()] > 1)
+    plainly = {name: name.strip().lower().lstrip("0") for (name,) in names}
+    alike = Counter(plainly.values())
+    twins = sorted(name for name, plain in plainly.items() if alike[plain] > 1)
     if twins:
-        words = f"{by}: {', '.join(twins[:4])} differ by capitals or blanks only: one hospital?"
+        words = (
+            f"{by}: {', '.join(twins[:4])} differ by capitals, blanks or zeros only: one hospital?"
+        )
         writer = replace(writer, plan=replace(writer.plan, warnings=(*writer.plan.warnings, words)))
     for (name,) in names:
         plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)

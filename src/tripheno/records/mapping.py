@@ -25,6 +25,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ _TEXT = (
     "system",
     "separator",
 )
+_SYSTEMS = {
+    name.lower(): name
+    for name in ("ICD9CM", "ICD10CM", "ICD9Proc", "ICD10PCS", "RxNorm", "SNOMED", "LOINC", "CPT4",
+                 "ATC", "NDC")
+}  # fmt: skip
 _LISTS = ("code", "flags", "missing", "absent")
 
 
@@ -140,6 +146,9 @@ def _mapping(table: dict[str, Any]) -> TableMapping:
         if key in table:
             value = table[key]
             fields[key] = (value,) if isinstance(value, str) else tuple(value)
+    if "system" in table:  # other hospitals' codes begin with the same letters
+        plain = re.sub(r"[\W_]", "", table["system"]).lower()
+        fields["system"] = _SYSTEMS.get(plain, table["system"])
     if "only" in table:
         fields["only_column"] = table["only"]["column"]
         fields["only_values"] = tuple(str(value) for value in table["only"]["values"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tripheno.errors import DoubtfulTable, MissingTable, NoSuchFile, UnknownRecords
 from tripheno.provenance import file_fingerprint
-from tripheno.records.duck import Workbench, literal, sql_text
+from tripheno.records.duck import Workbench, literal, literals, sql_text
 from tripheno.records.origins import is_copy
 from tripheno.records.source import Extract, IngestSettings, ReadingPlan
 from tripheno.records.tables import canonical, cleaned
@@ -26,7 +26,7 @@ PREFIXES = {
 _VISITS = ("hadm_id", "visit_id", "encounter_id", "visit_occurrence_id")
 _SITES = ("site", "hospital", "hospitalid", "care_site_id")
 _STANDARD = {"subject_id": "BIGINT", "time": "TIMESTAMP", "code": "VARCHAR"}
-_BEGIN = ("HOSPITAL_ADMISSION", "VISIT//", "ADMISSION")
+_BEGIN = ("HOSPITAL_ADMISSION", "VISIT", "ADMISSION")  # the first piece, not ADMISSION_WEIGHT
 _END = ("HOSPITAL_DISCHARGE", "DISCHARGE")
 
 _ATTRIBUTES = (
@@ -117,9 +117,8 @@ def _refuse_doubt(inputs: Mapping[str, str]) -> None:
 
 def _open(bench: Workbench, files: list[Path]) -> set[str]:
     """One view of all shards in the types of the standard, and the columns they have."""
-    listed = ", ".join(literal(str(file)) for file in files)
     bench.run("CREATE SCHEMA IF NOT EXISTS src")
-    reader = f"read_parquet([{listed}], union_by_name = true)"
+    reader = f"read_parquet([{literals(map(str, files))}], union_by_name = true)"
     types = {str(row[0]).lower(): str(row[1]) for row in bench.rows(f"DESCRIBE FROM {reader}")}
     absent = [name for name in ("subject_id", "time", "code") if name not in types]
     if absent:
@@ -147,8 +146,9 @@ def _names(bench: Workbench, codes: Path) -> None:
     held = "SELECT NULL::VARCHAR AS code, NULL::VARCHAR AS label WHERE false"
     if codes.is_file():
         reader = f"read_parquet({literal(str(codes))})"
-        have = {str(row[0]).lower() for row in bench.rows(f"DESCRIBE FROM {reader}")}
+        have = {str(row[0]).lower(): str(row[1]) for row in bench.rows(f"DESCRIBE FROM {reader}")}
         label = "description" if "description" in have else "NULL"
-        parent = "CAST(parent_codes AS VARCHAR[])[1]" if "parent_codes" in have else "NULL"
+        several = have.get("parent_codes", "").endswith("]")
+        parent = "parent_codes[1]" if several else "NULL"
         held = sql_text("meds_names").format(reader=reader, label=label, parent=parent)
     bench.run(f"CREATE TABLE meds_names AS {held}")

@@ -25,7 +25,7 @@ from tripheno.errors import (
 from tripheno.provenance import file_fingerprint
 from tripheno.records.databases import database_origin, is_address
 from tripheno.records.delimited import csv_relation
-from tripheno.records.duck import Workbench, identifier, literal
+from tripheno.records.duck import Workbench, identifier, literal, literals
 from tripheno.records.tables import TableOrigin
 from tripheno.records.textfile import ends_a_line, header_of, kind_of
 
@@ -45,7 +45,7 @@ _DEPTH = 8
 _LAKES = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 
 
-class FolderOrigin:
+class FolderOrigin(TableOrigin):
     """A folder of CSV or Parquet files, its subfolders, or one such file."""
 
     def __init__(self, bench: Workbench, path: Path) -> None:
@@ -140,8 +140,8 @@ class FolderOrigin:
 
     @staticmethod
     def _parquet(files: Sequence[Path]) -> str:
-        listed = ", ".join(literal(str(file)) for file in files)
-        return f"read_parquet([{listed}], union_by_name = {str(len(files) > 1).lower()})"
+        several = str(len(files) > 1).lower()
+        return f"read_parquet([{literals(map(str, files))}], union_by_name = {several})"
 
     def _refuse_doubt(self, name: str) -> None:
         """Refuse a table that is there in two ways, and copies that lie beside it."""
@@ -229,7 +229,7 @@ def _doubt(files: Sequence[Path], copies: Sequence[Path]) -> str:
     return "" if len(alike) == 1 else "their folders are not numbered parts (2020, 2021 …)"
 
 
-class DuckDBOrigin:
+class DuckDBOrigin(TableOrigin):
     """A DuckDB database file, opened read-only; one of its schemas, or all."""
 
     def __init__(self, bench: Workbench, path: Path, schema: str | None = None) -> None:
@@ -282,10 +282,6 @@ class DuckDBOrigin:
         """The table's name."""
         return self._tables[name][1]
 
-    def beside(self, name: str) -> Sequence[str]:  # noqa: ARG002  as of every origin
-        """None: a table of a database is whole."""
-        return ()
-
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """SHA-256 of the database file."""
         return {self._path.name: file_fingerprint(self._path)} if names else {}
@@ -334,11 +330,13 @@ def _unpacked(name: str) -> str:
 def files_in(path: Path) -> list[Path]:
     """The file itself, or the files of a folder and its subfolders; never a site's own folder.
 
-    Links are followed, and a folder that cannot be opened is an error: nothing is passed over.
+    Links are followed, a folder is read once, and one that cannot be opened is an error: nothing is
+    passed over but hidden files and the marks of programs that have a table open (``~$orders``).
     """
     if path.is_file():
         return [path]
     found: list[Path] = []
+    seen: set[str] = set()
     for here, folders, names in os.walk(path, onerror=_unopened, followlinks=True):
         depth = len(Path(here).relative_to(path).parts)
         for lake in set(folders) & set(_LAKES):
@@ -347,13 +345,14 @@ def files_in(path: Path) -> list[Path]:
                 why="files that no longer count lie among those that do",
                 fix="write the table out as Parquet, and name that folder",
             )
-        if "coverage.json" in names and "local" in folders:
+        if os.path.realpath(here) in seen or ("coverage.json" in names and "local" in folders):
             folders.clear()
             continue
+        seen.add(os.path.realpath(here))
         folders[:] = sorted(
             f for f in folders if not f.startswith((".", "__MACOSX")) and depth < _DEPTH
         )
-        found += [Path(here) / name for name in names if not name.startswith(".")]
+        found += [Path(here) / name for name in names if not name.startswith((".", "~$"))]
     if lost := [file.name for file in found if not file.exists()]:
         raise NoSuchFile(f"A link leads nowhere: {', '.join(sorted(lost)[:3])}")
     return found

@@ -17,9 +17,15 @@ _MOST_DROPPED = 0.9
 _FEWEST_CODES = 5
 _SOME = 0.01
 _ENOUGH_CODES = 100
-_NO_CODES = (*NOBODY, "missing", "not specified", "0", "total")
-_NO_CODE = re.compile(r"[\W_]+|\d+([.,]\d+)?[eE]\+\d+|\d{1,3}([,' ]\d{3})+|&\w+;")
-"""Signs only, numbers that a spreadsheet rounded or parted into thousands, a page's blanks."""
+_NO_CODES = (*NOBODY, "missing", "not specified", "0", "true", "false")
+_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+_NO_CODE = re.compile(
+    r"[\W_]+|\d+([.,]\d+)?e\+\d+|\d{1,3}([,' ]\d{3})+|&\w+;|-\d+|\d{4,}\.0+"
+    rf"|\d\d?-{_MONTH}(-\d+)?|{_MONTH}-\d+|\d{{4}}-\d\d-\d\d.*|\d\d?([/.])\d\d?\4\d{{4}}",
+    re.IGNORECASE,
+)
+"""Signs only, numbers that a spreadsheet rounded or parted into thousands, a page's blanks, numbers
+below zero or with a fraction of zero, days."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,8 @@ def _of_table(table: TableCoverage) -> Iterator[str]:
             yield f"{name}: {count:,} rows have words and no code"
         if rule == "a code without its system" and table.mode != "medication":
             yield f"{name}: {count:,} rows have {rule}"
+        if rule == "unknown status":
+            yield f"{name}: {count:,} rows have an {rule}, and count"
         if rule.startswith("unknown flag ") or rule == "ICD-9 procedure code":
             yield f"{name}: {count:,} rows have an {rule}"
     for reason, count in table.times.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tripheno.errors import BadReferenceRanges, NoSuchFile
 from tripheno.records.delimited import csv_relation
-from tripheno.records.duck import Workbench, identifier, literal, sql_text
+from tripheno.records.duck import Workbench, identifier, literals, sql_text
 from tripheno.records.textfile import header_of
 
 FILE_NAME = "reference_ranges.csv"
@@ -41,7 +41,7 @@ def load_ranges(bench: Workbench, given: Path | None, path: Path) -> Path | None
         high=identifier(spelt["high"]),
         relation=csv_relation(bench, file),
     )
-    relation, words = csv_relation(bench, file), ", ".join(map(literal, bench.missing))
+    relation, words = csv_relation(bench, file), literals(bench.missing)
     bounds = [f"tidy({identifier(spelt[name])})" for name in ("low", "high")]
     unread = " OR ".join(
         f"({b} NOT IN ({words}) AND try_cast({b} AS DOUBLE) IS NULL)" for b in bounds

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from tripheno.errors import EmptyMode, OutputExists, PoorQuality
 from tripheno.files import owners_folder, whole_file
 from tripheno.provenance import provenance
+from tripheno.records.alike import spellings
 from tripheno.records.coverage import (
     Coverage,
     ModeCoverage,
@@ -147,10 +148,13 @@ class SiteWriter:
         self, tables: tuple[TableCoverage, ...], modes: tuple[ModeCoverage, ...]
     ) -> tuple[str, ...]:
         """What the data-quality gate finds; with --strict that is the end."""
-        codes = [code for (code,) in self.bench.rows("SELECT code FROM codes ORDER BY code")]
+        listed = self.bench.rows("SELECT mode, code FROM codes ORDER BY code")
+        codes = [code for _, code in listed]
         icd = [code for code in codes if code.startswith("ICD")]
         unlisted = self.titles.unlisted(icd) if self.titles is not None else []
         found = findings(tables, modes, self._ids(), codes, unlisted)
+        for mode in self.settings.rule.modes:
+            found += tuple(spellings(mode, [code for named, code in listed if named == mode]))
         if found and self.settings.strict:
             raise PoorQuality("; ".join((*self.plan.warnings, *found)), where=self.plan.described)
         return found

@@ -19,7 +19,7 @@ from tripheno.errors import (
     MissingTable,
     UnreadableTable,
 )
-from tripheno.records.duck import Workbench, identifier, literal
+from tripheno.records.duck import Workbench, identifier, literals
 from tripheno.records.textfile import NOBODY, are_names
 
 
@@ -60,6 +60,8 @@ class TableOrigin(Protocol):
     """Where tables come from: a folder of files, a DuckDB file, a database server."""
 
     title: str
+    foreign: Sequence[str] = ()
+    """Files that are no tables."""
 
     def names(self) -> list[str]:
         """The tables there are, in lower case."""
@@ -73,8 +75,17 @@ class TableOrigin(Protocol):
     def shown(self, name: str) -> str:
         """The table's name for people: a file's name, or schema and table."""
 
-    def beside(self, name: str) -> Sequence[str]:
+    def beside(self, name: str) -> Sequence[str]:  # noqa: ARG002  a database's table is whole
         """Tables that look like parts of this one and are none."""
+        return ()
+
+    def unended(self, name: str) -> Sequence[str]:  # noqa: ARG002
+        """Files of a table that stop within a line, as one that was cut off does."""
+        return ()
+
+    def kinds_held(self, name: str, column: str) -> set[str]:  # noqa: ARG002
+        """What a column holds where its type does not tell: text, integer or real."""
+        return set()
 
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """What was read, for the provenance record."""
@@ -160,12 +171,8 @@ class Tables:
                 self._note_rivals(name, column, found, by_lower)
                 if _is_nested(spelt[found]):
                     raise self._not_a_value(name, found, spelt[found])
-                declared = (name, found) in getattr(self.origin, "numeric", ())
-                numeric = column.kind == "icd" and (
-                    declared or not spelt[found].upper().startswith(_TEXT)
-                )
-                if numeric or (column.kind == "code" and _is_fraction(spelt[found])):
-                    raise self._numeric_codes(name, found, spelt[found])
+                if column.kind in ("icd", "code"):
+                    self._refuse_numbers(name, found, column.kind)
                 read[found] = (self._kind(column), spelt[found])
                 value = canonical(found, *read[found])
                 expressions.append(f"{value} AS {identifier(column.names[0])}")
@@ -176,9 +183,9 @@ class Tables:
         self.opened[view] = name
         self._notes += [
             f"{file}: the last line has no end: is the file complete?"
-            for file in getattr(self.origin, "unended", lambda _: [])(name)
+            for file in self.origin.unended(name)
         ]
-        unread = [f for f in getattr(self.origin, "foreign", []) if name in f.lower()]
+        unread = [f for f in self.origin.foreign if name in f.lower()]
         if unread:
             self._notes.append(f"{self.shown(view)}: not read: {', '.join(unread[:5])}")
         return True
@@ -234,23 +241,31 @@ class Tables:
             fix="export one row per value, as text",
         )
 
-    def _numeric_codes(self, name: str, column: str, dtype: str) -> UnreadableTable:
-        return UnreadableTable(
-            f"Column '{column}' holds codes as numbers ({dtype})",
-            where=self.origin.shown(name),
-            why="leading zeros and points were lost: 008.45 is not 8.45",
-            fix="export the column as text",
-        )
+    def _refuse_numbers(self, name: str, column: str, kind: str) -> None:
+        """Refuse codes that were numbers once: of any kind for ICD, else with a fraction."""
+        dtype = self.origin.columns(name)[column]
+        held = self.origin.kinds_held(name, column)
+        fraction = _is_fraction(dtype) or "real" in held
+        whole = "integer" in held or not dtype.upper().startswith(_TEXT)
+        if fraction or (whole and kind == "icd"):
+            raise UnreadableTable(
+                f"Column '{column}' holds codes as numbers",
+                where=self.origin.shown(name),
+                why="leading zeros and points were lost: 008.45 is not 8.45",
+                fix="export the column as text",
+            )
 
     def _create(self, view: str, expressions: Sequence[str], relation: str) -> None:
         source = f"FROM {relation}" if relation else "WHERE false"
-        listed = ", ".join(expressions)
-        self.bench.run(f"CREATE OR REPLACE VIEW src.{identifier(view)} AS SELECT {listed} {source}")
+        selected = ", ".join(expressions)
+        self.bench.run(
+            f"CREATE OR REPLACE VIEW src.{identifier(view)} AS SELECT {selected} {source}"
+        )
 
     def _missing_table(self, name: str) -> MissingTable:
         found = self.origin.names()
         listed = ", ".join(sorted(found)[:12]) + (" …" if len(found) > 12 else "")
-        foreign = getattr(self.origin, "foreign", [])
+        foreign = self.origin.foreign
         unread = f"; not read: {', '.join(foreign[:5])}" if foreign else ""
         return MissingTable(
             f"No table '{name}'",
@@ -314,17 +329,19 @@ def cleaned(relation: str, columns: Mapping[str, tuple[str, str]], missing: Sequ
         name = identifier(column)
         read = {"B": f"decode({name})", "E": f"CAST({name} AS VARCHAR)"}.get(dtype[0].upper(), name)
         if kind in _PLAIN:
-            figures = [literal(word) for word in missing if any(map(str.isdigit, word))]
-            asked = f"{read} NOT IN ({', '.join(figures)})" if figures else "true"
+            figures = [word for word in missing if any(map(str.isdigit, word))]
+            asked = f"{read} NOT IN ({literals(figures)})" if figures else "true"
             found = f"CASE WHEN {asked} THEN {_PLAIN[kind]}({read}) END"
             plain.append(f"{found} AS {_plain(column)}")
             read = f"CASE WHEN {_plain(column)} IS NULL THEN {read} END"
         seen.append(f"unquoted(visible({read})) AS {name}")
-        words = [word.lower() for word in (*missing, *NOBODY)] if kind in _IDS else missing
-        spelt = f"lower(trim({name}))" if kind in _IDS else f"trim({name})"
         kept = name if kind in ("text", "icd", "code") else f"trim({name})"
-        listed = ", ".join(literal(word) for word in dict.fromkeys(words))
-        given.append(f"CASE WHEN {spelt} NOT IN ({listed}) THEN {kept} END AS {name}")
+        meant = f"trim({name}) NOT IN ({literals(missing)})"
+        if kind in _IDS:
+            header = [column] if len(column) > 1 else []  # it stands again where files were joined
+            words = [word.lower() for word in (*missing, *NOBODY, *header)]
+            meant = f"lower(trim({name})) NOT IN ({literals(words)}) AND is_word({name})"
+        given.append(f"CASE WHEN {meant} THEN {kept} END AS {name}")
     if not seen:
         return relation
     inner = f"(SELECT {', '.join(['*', *plain])} FROM {relation})"  # noqa: S608

@@ -53,7 +53,7 @@ MISSING = (
 )
 """Words that mean "nothing". They never become a patient, a visit or a code. Capitals count: Na is
 sodium."""
-NOBODY = ("unknown", "unk", "n.a.", "not available", "nil", "undefined")
+NOBODY = ("unknown", "unk", "n.a.", "not available", "nil", "undefined", "total", "grand total")
 """Words that are no id either, in capitals or not."""
 _UNSEEN = re.compile("[\ufeff\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\u00ad\x00]")
 MISREAD = re.compile("[\u00c2\u00c3\u00e2\u00e3][\u0080-\u00bf]|\ufffd|&[a-z]+;")
@@ -168,6 +168,14 @@ def encoding_of(path: Path, declared: str | None = None) -> str:
     with content(path) as stream:
         head = stream.read(_HEAD)
     _refuse_foreign(path, head)  # what was packed may be no text either
+    inner = next((kind for at, sign, kind in _MAGIC if head[at:].startswith(sign)), None)
+    if inner is not None:
+        raise UnreadableTable(
+            "A file is not a table that can be read",
+            where=path.name,
+            why=f"it holds {inner} inside its compression",
+            fix="unpack it once",
+        )
     for mark, encoding in _MARKS:
         if head.startswith(mark):
             return encoding

@@ -16,14 +16,27 @@ import pyarrow.parquet as pq
 
 from tripheno.errors import BadCells, BadEvents, NoSuchFile, UnknownFormat
 from tripheno.records.events import CountingRule, check_events
-from tripheno.records.textfile import MISSING, are_names, content, encoding_of, header_of, kind_of
+from tripheno.records.textfile import (
+    MISSING,
+    NOBODY,
+    are_names,
+    content,
+    encoding_of,
+    header_of,
+    kind_of,
+)
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.large import count_in_parts, is_large
 from tripheno.vocabulary.axis import Axis
 
 _UNSEEN = "[\ufeff\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\u00ad\\x00]"
 _WORDS = pa.dictionary(pa.int32(), pa.string())  # each word is kept once, a row is a number
+_AS_IN_SHEETS = r"""^(?:="|'|")?(\d+)(?:\.0*|,00?)?"?$"""
 _BLOCK = 1 << 22
+_CAUSES = (  # the message itself quotes the line
+    ("columns, got", "a line has more or fewer columns than the header"),
+    ("invalid UTF8", "the text is not UTF-8"),
+)
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -43,15 +56,16 @@ def read_tensor(path: str | Path, rule: CountingRule | None = None) -> CountTens
         path = path / "events.parquet"
     if not path.is_file():
         raise NoSuchFile(f"No file {path}", fix="name a site folder, events, cells or a .tns file")
-    if path.name.endswith((".tns", ".tns.gz")):
+    ending = path.name.lower()
+    if ending.endswith((".tns", ".tns.gz")):
         return CountTensor.from_tns(path)
-    if not path.name.endswith((".parquet", ".csv", ".csv.gz")):
+    if not ending.endswith((".parquet", ".csv", ".csv.gz")):
         raise UnknownFormat(
             f"'{path.name}' has an unknown ending",
             why=UnknownFormat.__doc__ or "",
             fix="tables of your own are read by `tripheno ingest flat`",
         )
-    if path.name.endswith(".parquet") and is_large(path):
+    if ending.endswith(".parquet") and is_large(path):
         return count_in_parts(path, rule)
     table, written = _read_table(path)
     note = table.schema.metadata  # the rule it was written with; renaming loses it
@@ -87,13 +101,12 @@ def _read_table(path: Path) -> tuple[pa.Table, bool]:
                 ),
             ).read_all()
     except (pa.ArrowException, OSError) as fault:
-        parted = "columns, got" in str(fault)  # the message itself quotes the line
-        why = "a line has more or fewer columns than the header" if parted else type(fault).__name__
+        why = next((words for sign, words in _CAUSES if sign in str(fault)), type(fault).__name__)
         raise UnknownFormat(
             f"'{path.name}' cannot be read", why=why, fix="is it complete?"
         ) from None
     table = table.unify_dictionaries()
-    columns = {name: _present(table[name]) for name in table.column_names}
+    columns = {name: _present(table[name], name) for name in table.column_names}
     kept = {  # a delimiter at the end of every line makes a column without name and content
         name: held
         for name, held in columns.items()
@@ -102,22 +115,26 @@ def _read_table(path: Path) -> tuple[pa.Table, bool]:
     return pa.table(kept), True
 
 
-def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text as codes and words, without what nobody sees and blanks around; missing words are null.
+def _present(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Text as codes and words, without what nobody sees and blanks around; missing words are null,
+    and in ids also those for nobody and what a spreadsheet wrote around a number.
 
     Only the different words are looked at, and no Python object is made of a row.
     """
     coded = column.combine_chunks()
-    if pa.types.is_binary(coded.type) or pa.types.is_large_string(coded.type):
+    if pa.types.is_binary(coded.type) or str(coded.type) in ("large_string", "string_view"):
         coded = coded.cast(pa.string())
     if pa.types.is_string(coded.type):
         coded = coded.dictionary_encode()
     if not pa.types.is_dictionary(coded.type):
         return column
     words = pc.replace_substring_regex(coded.dictionary.cast(pa.string()), _UNSEEN, "")
-    words = pc.replace_substring_regex(words, "[\t\n\v\f\r\xa0\u2028\u2029]", " ")
+    words = pc.replace_substring_regex(words, r"[\pZ\t-\r]", " ")
     words = pc.utf8_trim(pc.utf8_normalize(words, form="NFC"), " ")
     words = pc.replace_substring_regex(words, '^"(.*)"$', r"\1")  # a blank stood before the quote
+    if name.lower() in ("patient", "window"):
+        words = pc.if_else(pc.is_in(pc.utf8_lower(words), pa.array(NOBODY)), "", words)
+        words = pc.replace_substring_regex(words, _AS_IN_SHEETS, r"\1")
     words = pc.if_else(pc.is_in(words, pa.array(MISSING)), None, words).dictionary_encode()
     return pa.chunked_array(
         [pa.DictionaryArray.from_arrays(words.indices.take(coded.indices), words.dictionary)]
@@ -154,7 +171,7 @@ def _numbered(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _from_cell_table(table: pa.Table, *, where: str) -> CountTensor:
     """Columns patient, one per feature mode, value; codes may be text or whole numbers."""
-    table = pa.table({name: _present(table[name]) for name in table.column_names})
+    table = pa.table({name: _present(table[name], name) for name in table.column_names})
     patient, *modes, _ = table.column_names
     if patient != "patient" or len(modes) < 2:
         raise BadCells(

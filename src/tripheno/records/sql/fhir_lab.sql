@@ -37,11 +37,10 @@ ruled AS (
     FROM told
 )
 SELECT
-    NULL::VARCHAR AS site,
+    stale,
+    field(json, '$.status') AS status,
     patient_of(json) AS patient,
-    CASE
-        WHEN $encounters_known THEN encounters.stay ELSE encounter_of(json)
-    END AS visit,
+    encounter_of(json) AS encounter,
     wall_clock(coalesce(
         field(json, '$.effectiveDateTime'),
         field(json, '$.effectivePeriod.start'),
@@ -49,17 +48,12 @@ SELECT
         field(json, '$.issued')
     )) AS starts,
     NULL::TIMESTAMP AS ends,
-    concept_code(piece(json, '$.code'), 'folded', false) AS code,
-    concept_label(piece(json, '$.code')) AS label,
-    CASE
-        WHEN encounter_of(json) IS NULL THEN 'none'
-        WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
-    END AS visit_note,
+    piece(json, '$.code') AS concept,
+    concept_label(concept) AS label,
+    NULL::VARCHAR AS own_code,
     rule AS note,
     1 AS part,
     CASE
-        WHEN stale THEN 'older version or copy'
-        WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
         WHEN json_exists(json, '$.category')
             AND NOT list_contains(field(json, '$.category[*].coding[*].code'), 'laboratory')
             THEN 'not laboratory'
@@ -72,4 +66,3 @@ SELECT
         ELSE 'not abnormal'
     END AS fate
 FROM ruled
-LEFT JOIN encounters ON encounters.id = encounter_of(json)

@@ -42,17 +42,19 @@ CREATE MACRO verified(json) AS list_transform(
     lambda status: lower(status)
 );
 
--- A system in one spelling: https, a slash at the end and registered numbers (OIDs) are other names.
-CREATE MACRO plain_system(system) AS CASE regexp_replace(tidy(system), '^urn:oid:', '')
+-- A system in one spelling: https, a slash or a version (|2024) at the end and registered numbers
+-- (OIDs) are other names.
+CREATE MACRO plain_system(system) AS CASE regexp_replace(tidy(system), '^urn:oid:|\|.*$', '', 'g')
     WHEN '2.16.840.1.113883.6.88' THEN 'http://www.nlm.nih.gov/research/umls/rxnorm'
     WHEN '2.16.840.1.113883.6.90' THEN 'http://hl7.org/fhir/sid/icd-10-cm'
     WHEN '2.16.840.1.113883.6.103' THEN 'http://hl7.org/fhir/sid/icd-9-cm'
+    WHEN 'http://www.cms.gov/Medicare/Coding/ICD10' THEN 'http://www.cms.gov/Medicare/Coding/ICD10PCS'
     WHEN '2.16.840.1.113883.6.4' THEN 'http://www.cms.gov/Medicare/Coding/ICD10PCS'
     WHEN '2.16.840.1.113883.6.1' THEN 'http://loinc.org'
     WHEN '2.16.840.1.113883.6.96' THEN 'http://snomed.info/sct'
     WHEN '2.16.840.1.113883.6.69' THEN 'http://hl7.org/fhir/sid/ndc'
     WHEN '2.16.840.1.113883.6.12' THEN 'http://www.ama-assn.org/go/cpt'
-    ELSE regexp_replace(rtrim(tidy(system), '/'), '^https:', 'http:')
+    ELSE regexp_replace(rtrim(regexp_replace(tidy(system), '\|.*$', ''), '/'), '^https:', 'http:')
 END;
 
 -- The coding that hospitals share, where a concept has several: the first of the systems listed here,
@@ -130,6 +132,14 @@ CREATE MACRO undone(status) AS CASE
     WHEN lower(status) = 'entered-in-error' THEN 'entered in error'
     WHEN lower(status) IN ('cancelled', 'draft', 'not-done', 'not-taken', 'preparation', 'registered')
         THEN 'never done'
+END;
+
+CREATE MACRO status_note(status) AS CASE
+    WHEN lower(status) NOT IN (
+        'active', 'on-hold', 'ended', 'stopped', 'completed', 'in-progress', 'preparation', 'unknown', 'final',
+        'preliminary', 'amended', 'corrected', 'appended', 'entered-in-error', 'cancelled', 'draft',
+        'not-done', 'not-taken', 'registered'
+    ) THEN 'unknown status'
 END;
 
 -- A concept's code and label: a coding, or its text where it has none.

@@ -1,71 +1,32 @@
--- An order of a medication, or a medication that was given: {resource}.
-WITH requests AS (
+-- A medication that was ordered or given.
+WITH orders AS (
     SELECT
-        stale,
-        json,
+        *,
         patient_of(json) AS patient,
         encounter_of(json) AS encounter,
+        concept_of(json) AS own_concept,
         CASE
-            WHEN starts_with(medication_of(json), '#')
-                THEN (field(json, '$.id')) || (medication_of(json))
+            WHEN starts_with(medication_of(json), '#') THEN field(json, '$.id') || medication_of(json)
             ELSE ref_id(medication_of(json))
         END AS medication
-    FROM src.{resource}
-),
-resolved AS (
-    SELECT
-        requests.*,
-        coalesce(concept_of(json), parts.concept) AS concept,
-        coalesce(concept_label(concept_of(json)), parts.label) AS label,
-        coalesce(parts.part, 1) AS part
-    FROM requests
-    LEFT JOIN medication_parts AS parts
-        ON parts.id = requests.medication
-        AND concept_of(json) IS NULL
-),
-spelt_out AS (
-    SELECT *, concept_code(concept, $drug_names, $strip_strength) AS code FROM resolved
+    FROM src.{view}
 )
 SELECT
-    NULL::VARCHAR AS site,
+    stale,
+    field(json, '$.status') AS status,
     patient,
-    CASE WHEN $encounters_known THEN encounters.stay ELSE encounter END AS visit,
-    wall_clock(CASE '{resource}' WHEN 'medicationrequest' THEN coalesce(
-        field(json, '$.dispenseRequest.validityPeriod.start'),
-        field(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.start'),
-        field(json, '$.authoredOn')
-    ) ELSE coalesce(
-        field(json, '$.effectiveDateTime'), field(json, '$.effectivePeriod.start'), given_at(json)
-    ) END) AS starts,
-    wall_clock(CASE '{resource}' WHEN 'medicationrequest' THEN coalesce(
-        field(json, '$.dispenseRequest.validityPeriod.end'),
-        field(json, '$.dosageInstruction[0].timing.repeat.boundsPeriod.end')
-    ) ELSE coalesce(
-        field(json, '$.effectivePeriod.end'), field(json, '$.occurencePeriod.end'),
-        field(json, '$.occurrencePeriod.end')
-    ) END) AS ends,
-    code,
-    coalesce(
-        label,
-        CASE WHEN NOT contains(code, ':') THEN trim(shared_coding(codings_of(concept)).code) END
-    ) AS label,
+    encounter,
+    wall_clock({starts}) AS starts,
+    wall_clock({ends}) AS ends,
+    coalesce(own_concept, parts.concept) AS concept,
+    coalesce(concept_label(own_concept), parts.label) AS label,
+    NULL::VARCHAR AS own_code,
+    NULL::VARCHAR AS note,
+    coalesce(parts.part, 1) AS part,
     CASE
-        WHEN encounter IS NULL THEN 'none'
-        WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
-    END AS visit_note,
-    coding_note(concept) AS note,
-    CAST(part AS INTEGER) AS part,
-    CASE
-        WHEN stale THEN 'older version or copy'
-        WHEN undone(field(json, '$.status')) IS NOT NULL THEN undone(field(json, '$.status'))
-        WHEN '{resource}' = 'medicationrequest' AND (
-            field(json, '$.doNotPerform') = 'true'
-            OR lower(field(json, '$.intent')) IN ('proposal', 'plan', 'option')
-        ) THEN 'never done'
-        WHEN '{resource}' = 'medicationadministration' AND 'true' IN (
-            field(json, '$.notGiven'), field(json, '$.wasNotGiven')
-        ) THEN 'never done'
-        WHEN concept IS NULL AND medication IS NOT NULL THEN 'medication not found'
+        WHEN {never} THEN 'never done'
+        WHEN coalesce(own_concept, parts.concept) IS NULL AND medication IS NOT NULL
+            THEN 'medication not found'
     END AS fate
-FROM spelt_out
-LEFT JOIN encounters ON encounters.id = spelt_out.encounter
+FROM orders
+LEFT JOIN medication_parts AS parts ON parts.id = orders.medication AND own_concept IS NULL

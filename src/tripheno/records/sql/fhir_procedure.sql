@@ -1,22 +1,24 @@
--- A procedure that was done.
+-- A procedure that was done. ICD-9 has one system for diagnoses and procedures: here it is these.
 SELECT
-    NULL::VARCHAR AS site,
+    stale,
+    field(json, '$.status') AS status,
     patient_of(json) AS patient,
-    CASE
-        WHEN $encounters_known THEN encounters.stay ELSE encounter_of(json)
-    END AS visit,
+    encounter_of(json) AS encounter,
     wall_clock(coalesce(
         field(json, '$.performedDateTime'), field(json, '$.performedPeriod.start'), given_at(json)
     )) AS starts,
     NULL::TIMESTAMP AS ends,
-    concept_code(piece(json, '$.code'), 'folded', false) AS code,
-    concept_label(piece(json, '$.code')) AS label,
-    CASE
-        WHEN encounter_of(json) IS NULL THEN 'none'
-        WHEN $encounters_known AND encounters.id IS NULL THEN 'dangling'
-    END AS visit_note,
+    piece(json, '$.code') AS concept,
+    concept_label(concept) AS label,
+    list_transform([shared_coding(codings_of(concept))], lambda coding: CASE
+        WHEN regexp_matches(lower(coding.system), 'icd-?9(-cm)?$') THEN icd_procedure(coding.code, '9')
+    END)[1] AS own_code,
     NULL::VARCHAR AS note,
     1 AS part,
-    CASE WHEN stale THEN 'older version or copy' ELSE undone(field(json, '$.status')) END AS fate
+    list_transform([shared_coding(codings_of(concept))], lambda coding: CASE
+        WHEN regexp_matches(lower(coding.system), 'icd-?9(-cm)?$') AND NOT is_icd9_procedure(coding.code)
+            THEN 'not an ICD-9 code'
+        WHEN regexp_matches(lower(coding.system), 'icd-?10-?pcs$') AND NOT is_icd10_procedure(coding.code)
+            THEN 'not an ICD-10 code'
+    END)[1] AS fate
 FROM src.procedure
-LEFT JOIN encounters ON encounters.id = encounter_of(json)

@@ -29,9 +29,18 @@ SELECT
     json_extract_string(json, '$.resourceType') AS kind,
     coalesce(json_extract_string(json, '$.id'), ref_id(address)) AS id,
     try_cast(json_extract_string(json, '$.meta.lastUpdated') AS TIMESTAMPTZ) AS updated,
+    nullif(regexp_extract(json_extract_string(json, '$.subject.reference'), '^(https?:.+)/\w+/[^/]+$', 1), '')
+        AS server,
     CASE WHEN list_contains($needed, json_extract_string(json, '$.resourceType')) THEN json END AS json
 FROM resources
-WHERE NOT (
+WHERE json_type(json, '$.transactionTime') IS NULL  -- what a bulk export says of itself
+AND NOT (
     json_extract_string(json, '$.resourceType') IS NOT DISTINCT FROM 'Bundle'
     AND json_type(json, '$.entry[0].resource.entry') IS NULL
 )
+UNION ALL
+SELECT  -- the pages of a search
+    CASE WHEN list_contains(field(json, '$.link[*].relation'), 'next') THEN 'page' ELSE 'last page' END,
+    NULL, NULL, NULL, NULL
+FROM given
+WHERE field(json, '$.resourceType') = 'Bundle' AND field(json, '$.type') = 'searchset'

@@ -4,13 +4,9 @@
 -- hyphens, marks of direction and characters without width are nothing; accents are composed.
 CREATE MACRO visible(written) AS CASE
     WHEN regexp_full_match(written, '[ -~]*') THEN written  -- nearly all: looked at once
-    ELSE nfc_normalize(translate(
-        written,
-        chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || chr(160) || chr(8232) || chr(8233)
-            || chr(65279) || chr(8203) || chr(8204) || chr(8205) || chr(8288) || chr(173) || chr(0)
-            || chr(8206) || chr(8207) || chr(8234) || chr(8235) || chr(8236) || chr(8237) || chr(8238)
-            || chr(8294) || chr(8295) || chr(8296) || chr(8297),
-        '        '
+    ELSE nfc_normalize(regexp_replace(
+        regexp_replace(written, '[\pZ\t-\r]', ' ', 'g'),
+        '[\x{feff}\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}\x{2066}-\x{2069}\x{ad}\x00]', '', 'g'
     ))
 END;
 
@@ -30,6 +26,9 @@ CREATE MACRO whole_id(clean) AS CASE
         THEN regexp_replace(clean, '^(?:="|''|")?(\d+)(?:\.0*|,00?)?"?$', '\1')
     ELSE clean
 END;
+
+-- Whether an id has a letter or a figure: a row of signs only rules off a table.
+CREATE MACRO is_word(clean) AS regexp_matches(clean, '[\pL\pN]');
 
 -- What is written in the commonest way, which needs no further look; NULL for everything else.
 CREATE MACRO plain_id(written) AS CASE WHEN regexp_full_match(written, '\d+') THEN written END;

@@ -5,10 +5,10 @@ WITH marks AS (
     SELECT
         subject_id,
         time,
-        len(list_filter($begin, lambda p: starts_with(code, p))) > 0 AS opens
+        split_part(code, '//', 1) IN $begin AS opens
     FROM src.meds
     WHERE $inferred AND isfinite(time)
-        AND len(list_filter(list_concat($begin, $end), lambda p: starts_with(code, p))) > 0
+        AND split_part(code, '//', 1) IN list_concat($begin, $end)
 ),
 stays AS (
     SELECT
