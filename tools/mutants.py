@@ -1,7 +1,7 @@
 """How many small faults the tests notice: ``python -m tools.mutants [--sample N --seed S]``.
 
 A sample of faults is put, one at a time, into a copy of the package. First the test files run that
-import the changed module, for half a minute at most; then, unless ``--nearest``, the tests that
+import the changed module, for twenty seconds at most; then, unless ``--nearest``, the tests that
 call the changed function, the quickest first. A fault that no test notices is listed.
 ``tools/mutants.toml`` names those that change nothing a user could see, each with its reason.
 """
@@ -38,7 +38,7 @@ TESTS = [*(f"tests/unit/{name}" for name in (*FOLDERS, "protocol", "vocabulary",
          "federation")), "tests/contract", "tests/property"]  # fmt: skip
 SLOW = 15.0  # seconds: slower tests are for the whole suite
 BUDGET = 90.0  # seconds of tests tried on one fault
-SHORT = 30.0  # seconds of the nearest tests
+SHORT = 20.0  # seconds of the nearest tests
 PATIENCE = 300  # a fault that makes a test hang was noticed
 PYTEST = ["-q", "-n", "0", "-m", "not verify"]
 CONTRACTS = sorted((ROOT / "tests/contract").glob("test_*.py"))
