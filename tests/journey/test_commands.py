@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kit.requirements import require
-from tripheno.cli.main import in_our_shape, main
+from tripheno.cli.main import in_our_shape
 from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
 from tripheno.report.titles import shortened
@@ -45,22 +45,6 @@ def tripheno(*words, cwd=None, check=0):
     assert done.returncode == check, done.stderr
     assert "Traceback" not in done.stderr
     return done
-
-
-@pytest.fixture
-def in_process(monkeypatch, capsys):
-    """The same command without a process of its own: enough where it says no before any work."""
-
-    def run(*words, cwd=None, check=0):
-        monkeypatch.setattr(sys, "argv", ["tripheno", *map(str, words)])
-        with monkeypatch.context() as place:
-            place.chdir(cwd or Path.cwd())
-            with pytest.raises(SystemExit) as ended:
-                main()
-        assert ended.value.code == check
-        return capsys.readouterr()
-
-    return run
 
 
 def has_every_field(summary):
