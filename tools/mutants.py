@@ -1,7 +1,7 @@
 """How many small faults the tests notice: ``python -m tools.mutants [--sample N --seed S]``.
 
 A sample of faults is put, one at a time, into a copy of the package. First the test files run that
-import the changed module, for half a minute at most; then, unless ``--nearest``, the tests that
+import the changed module, for a dozen seconds at most; then, unless ``--nearest``, the tests that
 call the changed function, the quickest first. A fault that no test notices is listed.
 ``tools/mutants.toml`` names those that change nothing a user could see, each with its reason.
 """
@@ -38,8 +38,8 @@ TESTS = [*(f"tests/unit/{name}" for name in (*FOLDERS, "protocol", "vocabulary",
          "federation")), "tests/contract", "tests/property"]  # fmt: skip
 SLOW = 15.0  # seconds: slower tests are for the whole suite
 BUDGET = 90.0  # seconds of tests tried on one fault
-SHORT = 30.0  # seconds of the nearest tests
-PATIENCE = 300  # a fault that makes a test hang was noticed
+SHORT = 12.0  # seconds of the nearest tests
+HANGS = 120, 1800  # seconds of computing, and of waiting: a test that hangs has noticed
 PYTEST = ["-q", "-n", "0", "-m", "not verify"]
 CONTRACTS = sorted((ROOT / "tests/contract").glob("test_*.py"))
 
@@ -127,7 +127,8 @@ def noticed_by(one: Mutation, tests: list[str], copy: Path, seconds: float) -> s
     try:
         child = os.fork()  # what libraries take to load is paid once
         if not child:
-            signal.alarm(PATIENCE)
+            signal.setitimer(signal.ITIMER_PROF, HANGS[0])
+            signal.alarm(HANGS[1])
             os.environ["PYTHONPATH"] = f"{copy}{os.pathsep}{ROOT}"
             sys.path[:0] = [str(copy), str(ROOT)]
             sys.dont_write_bytecode = True

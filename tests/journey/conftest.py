@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from kit.requirements import require, tool
+from tripheno.cli.main import main
 
 WIDTHS = (390, 1280)
 WATCH_POLICY = """addEventListener("securitypolicyviolation",
@@ -75,6 +76,24 @@ class Watched:
             if wider > 0:
                 found[width] = wider
         return found
+
+
+@pytest.fixture
+def in_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Any]:
+    """A command without a process of its own: enough where it says no before any work."""
+
+    def run(*words: object, cwd: Path | None = None, check: int = 0) -> Any:
+        monkeypatch.setattr(sys, "argv", ["tripheno", *map(str, words)])
+        with monkeypatch.context() as place:
+            place.chdir(cwd or Path.cwd())
+            with pytest.raises(SystemExit) as ended:
+                main()
+        assert ended.value.code == check
+        return capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="module")

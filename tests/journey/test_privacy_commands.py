@@ -62,13 +62,15 @@ def test_plain_sums_give_the_same_factors(run, sites, tmp_path):
         assert files[0]["code"] == files[1]["code"]
 
 
-def test_two_hospitals_use_plain_sums_unless_asked_and_then_are_refused(sites, tmp_path):
+def test_two_hospitals_use_plain_sums_unless_asked_and_then_are_refused(
+    sites, tmp_path, in_process
+):
     done = tripheno("simulate", *sites[:2], "--out", tmp_path / "run", *QUICK)
     assert json.loads(done.stdout)["sums"] == "plain"
     words = ("--out", tmp_path / "no", *QUICK, "--sums", "blind")
-    refused = tripheno("simulate", *sites[:2], *words, check=4)
-    assert json.loads(refused.stderr.splitlines()[-1])["error"]["code"] == "TRIP-E401"
-    assert "each sees the other's contribution" in refused.stderr
+    refused = in_process("simulate", *sites[:2], *words, check=4)
+    assert json.loads(refused.err.splitlines()[-1])["error"]["code"] == "TRIP-E401"
+    assert "each sees the other's contribution" in refused.err
 
 
 def test_small_cells_are_removed_network_wide(sites, tmp_path):
@@ -78,18 +80,18 @@ def test_small_cells_are_removed_network_wide(sites, tmp_path):
     assert "codes that fewer than 11 people have were removed" in done.stderr
 
 
-def test_the_audit_log_of_a_run_holds_and_a_changed_one_does_not(run, tmp_path):
+def test_the_audit_log_of_a_run_holds_and_a_changed_one_does_not(run, tmp_path, in_process):
     _, folder = run
-    assert tripheno("audit", "verify", folder).stdout.startswith("OK")
-    rows = json.loads(tripheno("audit", "show", folder, "--format", "json").stdout)
+    assert in_process("audit", "verify", folder).out.startswith("OK")
+    rows = json.loads(in_process("audit", "show", folder, "--format", "json").out)
     assert {row["step"] for row in rows} >= {"announce", "confirm", "totals", "starts", "measures"}
     for name in ("audit.jsonl", "audit.head.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     log = tmp_path / "audit.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[:-4]))
-    cut = tripheno("audit", "verify", tmp_path, check=4)
-    assert "TRIP-E404 the tail is cut" in cut.stderr
+    cut = in_process("audit", "verify", tmp_path, check=4)
+    assert "TRIP-E404 the tail is cut" in cut.err
     log.write_text("".join([*lines[:6], lines[6].replace('"n":7', '"n":8'), *lines[7:]]))
-    assert "line 7" in tripheno("audit", "verify", tmp_path, check=4).stderr
-    assert "TRIP-E203" in tripheno("audit", "verify", tmp_path / "none", check=2).stderr
+    assert "line 7" in in_process("audit", "verify", tmp_path, check=4).err
+    assert "TRIP-E203" in in_process("audit", "verify", tmp_path / "none", check=2).err

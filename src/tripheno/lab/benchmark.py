@@ -115,12 +115,6 @@ def interleaved(works: Mapping[str, Work], repeats: int) -> dict[str, dict[str, 
     return best
 
 
-def benchmark(plan: BenchmarkPlan, say: Say) -> dict[str, Any]:
-    """Every figure of the plan, ready for JSON."""
-    *_, found = measured(plan, say)
-    return found
-
-
 def measured(plan: BenchmarkPlan, say: Say) -> Iterator[dict[str, Any]]:
     """The figures so far, after each case: what was measured is kept if the rest is not."""
     found: dict[str, Any] = {

@@ -296,7 +296,7 @@ def mangled(draw):
 
 
 @given(data=mangled())
-@settings(max_examples=3_000, deadline=2_000)
+@settings(max_examples=1_000)
 def test_mangled_bytes_raise_nothing_but_a_refusal(data):
     for kind in KINDS:
         try:

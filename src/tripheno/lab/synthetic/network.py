@@ -209,19 +209,6 @@ class SyntheticNetwork:
         columns = [[one.weights[mode].get(code, 0.0) for code in codes] for one in self.planted]
         return np.array(columns, dtype=np.float64).reshape(len(self.planted), len(codes)).T
 
-    def strength(self) -> Floats:
-        """How much of each hospital's tensor a phenotype explains: hospitals × phenotypes.
-
-        The squared norm of a planted component is, up to a constant that all phenotypes share,
-        (patients who have it) · Π_n ‖w⁽ⁿ⁾‖². Sum over hospitals for the pooled strength.
-        """
-        norms = [
-            np.prod([sum(w * w for w in weights.values()) for weights in one.weights.values()])
-            for one in self.planted
-        ]
-        patients = [hospital.memberships.sum(axis=0) for hospital in self.hospitals]
-        return np.array(patients, dtype=np.float64) * np.array(norms, dtype=np.float64)
-
 
 def synthetic_network(settings: SyntheticSettings) -> SyntheticNetwork:
     """Make up the hospitals. The same settings give the same tables, byte for byte.
