@@ -1,10 +1,10 @@
 """A study between hospitals that are far away: 50 ms there and back, 10 Mbit/s each way.
 
-``heavy`` work for two minutes: ``python -m benchmarks.wan [--starts N] [--resamples N] [--shared]``,
-as root. The coordinator and the hospitals stand in two networks of their own; every hospital
-reaches the coordinator through a relay that holds each byte back for 25 ms and lets 10 Mbit/s pass
-in each direction. With ``--shared`` all hospitals share one such line, as if it were the
-coordinator's. What the first version did is ``--starts 1 --resamples 0``.
+``heavy`` work for two minutes, as root: ``python -m benchmarks.wan [--starts N] [--resamples N]
+[--shared]``; what the first version did is ``--starts 1 --resamples 0``. The coordinator and the
+hospitals stand in two networks of their own; every hospital reaches the coordinator through a relay
+that holds each byte back for 25 ms and lets 10 Mbit/s pass in each direction. With ``--shared`` all
+hospitals share one such line, as if it were the coordinator's.
 A line has no losses and no slow start: it is a delay and a rate, and says so.
 """
 
