@@ -6,13 +6,13 @@ import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tripheno.errors import MissingExtra, SettingsError, TriphenoError
 
-if TYPE_CHECKING:
-    from tripheno.federation.provisioning import Kit
+RENEW = "tripheno cert renew"
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,6 @@ def _lasting(name: str, days_of: Callable[[], int], fix: str) -> CheckResult:
     return CheckResult(name, f"runs out in {days} days", fix) if days < DAYS_TO_WARN else found
 
 
-def _certificate(name: str, kit: Callable[[], Kit], role: str = "client") -> CheckResult:
-    from tripheno.federation.preflight import check_dates
-
-    return _lasting(name, lambda: check_dates(kit(), role), "tripheno cert renew")
-
-
 def site_checks(site_file: Path, federation_file: Path) -> list[CheckResult]:
     """At a hospital: settings, keys, data, approval, certificate, connection, disk."""
     from tripheno.cli.study_files import settings
@@ -148,7 +142,7 @@ def _name(protocol: Any) -> CheckResult:
 
 def _connection(protocol: Any, site: Any) -> list[CheckResult]:
     from tripheno.federation.home import HospitalHome
-    from tripheno.federation.preflight import try_connection
+    from tripheno.federation.preflight import check_dates, try_connection
     from tripheno.federation.provisioning import Address
 
     home, address = HospitalHome(site), protocol.operation.address
@@ -157,7 +151,7 @@ def _connection(protocol: Any, site: Any) -> list[CheckResult]:
         try_connection(home.kit, Address.of(address), proxy_of_this_machine())
         return f"{address} answers"
 
-    certificate = _certificate("certificate", lambda: home.kit)
+    certificate = _lasting("certificate", lambda: check_dates(home.kit), RENEW)
     return [_name(protocol), certificate, _try("connection", connection)]
 
 
@@ -198,7 +192,7 @@ def coordinator_checks(federation_file: Path) -> list[CheckResult]:
 def _server(protocol: Any, folder: Path) -> list[CheckResult]:
     """The name, the port and the certificates of the coordinator's server."""
     from tripheno.federation.home import CoordinatorHome, is_held
-    from tripheno.federation.preflight import check_port_is_free
+    from tripheno.federation.preflight import check_dates, check_port_is_free
     from tripheno.federation.provisioning import Address
 
     home = CoordinatorHome(folder)
@@ -212,5 +206,6 @@ def _server(protocol: Any, folder: Path) -> list[CheckResult]:
     found = [_name(protocol), _try("port", port)]
     for label, kit, role in home.own_kits(protocol):
         if kit.has_certificate(role):
-            found.append(_certificate(f"certificate of the {label}", lambda kit=kit: kit, role))
+            days = partial(check_dates, kit, role)
+            found.append(_lasting(f"certificate of the {label}", days, RENEW))
     return found
