@@ -1,9 +1,10 @@
 """A study between hospitals that are far away: 50 ms there and back, 10 Mbit/s each way.
 
-``heavy`` work for two minutes: ``python -m benchmarks.wan [--starts N] [--shared]``, as root. The
-coordinator and the hospitals stand in two networks of their own; every hospital reaches the
-coordinator through a relay that holds each byte back for 25 ms and lets 10 Mbit/s pass in each
-direction. With ``--shared`` all hospitals share one such line, as if it were the coordinator's.
+``heavy`` work for two minutes, as root: ``python -m benchmarks.wan [--starts N] [--resamples N]
+[--shared]``; what the first version did is ``--starts 1 --resamples 0``. The coordinator and the
+hospitals stand in two networks of their own; every hospital reaches the coordinator through a relay
+that holds each byte back for 25 ms and lets 10 Mbit/s pass in each direction. With ``--shared`` all
+hospitals share one such line, as if it were the coordinator's.
 A line has no losses and no slow start: it is a delay and a rate, and says so.
 """
 
@@ -133,22 +134,24 @@ def far_away(federation: FederationOnDisk, cable: Cable, *, shared: bool) -> Ite
         yield ports
 
 
-def measure(starts: int | None, *, shared: bool) -> dict[str, Any]:
-    """A study of UCSD's size with its defaults, from `run` to report, over such lines."""
+def measure(starts: int | None, resamples: int | None, *, shared: bool) -> dict[str, Any]:
+    """A study of UCSD's size, by default as it comes, from `run` to report, over such lines."""
     model = {"rank": str(RANK), "seed": "0", **({"starts": str(starts)} if starts else {})}
+    more = "" if resamples is None else f"[evidence]\nresamples = {resamples}\n"
     with tempfile.TemporaryDirectory(prefix="tripheno-wan-") as name, two_networks() as cable:
         records = dealt(3, 1.0)
         before = dict.fromkeys(("serve", "run"), cable.words(cable.here))
         before |= dict.fromkeys(records, cable.words(cable.there))
         federation = FederationOnDisk(
             Path(name) / "federation", model, {"round_seconds": 300}, names=tuple(records),
-            records=records, more="", simulated=(), host=HOST, before=before,
+            records=records, more=more, simulated=(), host=HOST, before=before,
         )  # fmt: skip
         federation.prepare()
         with far_away(federation, cable, shared=shared) as ports:
             found = run_study(federation, Path(name) / "run", ports)
             phases = _phases(federation, Path(name) / "run")
-    return {"starts": starts or "default", "shared": shared, **found, "phases": phases}
+    how = {"starts": starts, "resamples": resamples, "shared": shared}  # null: as it comes
+    return {**how, **found, "phases": phases}
 
 
 def _phases(federation: FederationOnDisk, out: Path) -> dict[str, float]:
@@ -168,6 +171,7 @@ def _phases(federation: FederationOnDisk, out: Path) -> dict[str, float]:
 def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--starts", type=int)
+    parser.add_argument("--resamples", type=int)
     parser.add_argument("--shared", action="store_true")
     parser.add_argument("--relay", nargs="+", metavar="TARGET PORT", help=argparse.SUPPRESS)
     given = parser.parse_args(words)
@@ -178,7 +182,7 @@ def main(words: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop_once)
     began = time.perf_counter()
-    found = measure(given.starts, shared=given.shared)
+    found = measure(given.starts, given.resamples, shared=given.shared)
     found["date"] = datetime.now(UTC).isoformat(timespec="seconds")
     found["bench_seconds"] = round(time.perf_counter() - began)
     found["goal_met"] = found["run_seconds"] <= GOAL

@@ -177,7 +177,7 @@ class Reader:
 def omop_tables(folders: dict[str, Path], seed: int = 0) -> None:
     """What hospitals have before they begin: a folder with OMOP tables."""
     settings = SyntheticSettings(
-        patients_per_hospital=(110, 105, 100, 95)[: len(folders)],
+        patients_per_hospital=(130, 125, 120, 115)[: len(folders)],
         codes_per_mode={"medication": 24, "diagnosis": 20}, hospital_names=tuple(folders),
         seed=seed,
     )  # fmt: skip

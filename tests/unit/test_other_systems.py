@@ -68,6 +68,42 @@ data = (folder / "log.jsonl").read_bytes()
 assert "Küste".encode() in data and b"\\r" not in data
 print([one.value for one in Annotations(folder / "said.jsonl", "run-1").said()].index("second"))
 """
+STUDY = """
+import csv
+from pathlib import Path
+from typer.testing import CliRunner
+from tripheno.cli.main import app
+from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
+folder = Path(sys.argv[1])
+TABLE = '[[source.tables]]\\nfile = "records.csv"\\npatient = "patient"\\nvisit = "window"\\n'
+(folder / "site.toml").write_text("".join(
+    f'{TABLE}code = "code"\\nmode = "{mode}"\\nonly = {{column = "mode", values = ["{mode}"]}}\\n'
+    for mode in ("medication", "diagnosis")), encoding="utf-8")
+sites = []
+made = SyntheticSettings((60, 55, 50), codes_per_mode={"medication": 20, "diagnosis": 18})
+for hospital in synthetic_network(made).hospitals:
+    raw = folder / f"raw of {hospital.name}"
+    raw.mkdir()
+    with (raw / "records.csv").open("w", newline="", encoding="utf-8") as stream:
+        out = csv.DictWriter(stream, ["patient", "window", "mode", "code"], extrasaction="ignore")
+        out.writeheader()
+        out.writerows(hospital.events.to_pylist())
+    sites.append(str(folder / hospital.name))
+    words = ["ingest", "flat", str(raw), "--out", sites[-1], "--window", "visit", "--modes",
+             "medication,diagnosis", "--settings", str(folder / "site.toml")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, (words, done.output, done.exception)
+for words in (["simulate", *sites, "--out", str(folder / "run"), "--rank", "2", "--starts", "2",
+               "--max-iter", "3", "--resamples", "0", "--min-cell", "3"],
+              ["report", str(folder / "run")]):
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, (words, done.output, done.exception)
+assert (folder / "run" / "report.html").stat().st_size > 10_000
+for path in folder.rglob("*"):
+    plain = path.name.partition(".")[0].upper() not in ("CON", "PRN", "AUX", "NUL", "COM1", "LPT1")
+    assert plain and not set(path.name) & set('<>:"|?*') and path.name[-1] not in ". ", path
+print("done")
+"""
 
 
 def start(script, *words):
@@ -98,3 +134,7 @@ def test_a_file_is_held_by_one_process_at_a_time(tmp_path):
         assert said(HOLD, tmp_path / "lock") == "refused"
         first.communicate("\n")
     assert said(HOLD, tmp_path / "lock") == "held"
+
+
+def test_records_become_a_report_and_no_file_has_a_name_that_windows_refuses(tmp_path):
+    assert said(STUDY, tmp_path) == "done"

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tripheno.errors import MissingExtra, SettingsError, TriphenoError
 
-if TYPE_CHECKING:
-    from tripheno.federation.provisioning import Kit
+RENEW = "tripheno cert renew"
 
 
 @dataclass(frozen=True)
@@ -88,17 +87,10 @@ def _lasting(name: str, days_of: Callable[[], int], fix: str) -> CheckResult:
     return CheckResult(name, f"runs out in {days} days", fix) if days < DAYS_TO_WARN else found
 
 
-def _certificate(name: str, kit: Callable[[], Kit], role: str = "client") -> CheckResult:
-    from tripheno.federation.preflight import check_dates
-
-    return _lasting(name, lambda: check_dates(kit(), role), "tripheno cert renew")
-
-
 def site_checks(site_file: Path, federation_file: Path) -> list[CheckResult]:
     """At a hospital: settings, keys, data, approval, certificate, connection, disk."""
     from tripheno.cli.study_files import settings
-    from tripheno.federation.gatekeeper import today
-    from tripheno.privacy.approval import check_approval, days_left
+    from tripheno.federation.gatekeeper import days_approved
     from tripheno.privacy.own_data import own_tensor
     from tripheno.protocol.key_files import read_identity
 
@@ -133,33 +125,34 @@ def site_checks(site_file: Path, federation_file: Path) -> list[CheckResult]:
     found.append(_try("long-term key", identity))
     found.append(_try("events", data))
 
-    def approval() -> int:
-        check_approval(protocol, site, today())
-        return days_left(site, today())
-
-    found.append(_lasting("approval", approval, "tripheno preview, then tripheno approve"))
+    mend = "tripheno preview, then tripheno approve"
+    found.append(_lasting("approval", lambda: days_approved(protocol, site), mend))
     if found[0].exit_code == 0:
         found += _connection(protocol, site)
     here = site_file.resolve().parent
     return found + _machine(site.state, here / "runs", site.events, site.approval)
 
 
+def _name(protocol: Any) -> CheckResult:
+    from tripheno.federation.preflight import find_name
+    from tripheno.federation.provisioning import Address
+
+    return _try("name", lambda: ", ".join(find_name(Address.of(protocol.operation.address))))
+
+
 def _connection(protocol: Any, site: Any) -> list[CheckResult]:
     from tripheno.federation.home import HospitalHome
-    from tripheno.federation.preflight import find_name, try_connection
+    from tripheno.federation.preflight import check_dates, try_connection
     from tripheno.federation.provisioning import Address
 
     home, address = HospitalHome(site), protocol.operation.address
-
-    def name() -> str:
-        return ", ".join(find_name(Address.of(address)))
 
     def connection() -> str:
         try_connection(home.kit, Address.of(address), proxy_of_this_machine())
         return f"{address} answers"
 
-    certificate = _certificate("certificate", lambda: home.kit)
-    return [_try("name", name), certificate, _try("connection", connection)]
+    certificate = _lasting("certificate", lambda: check_dates(home.kit), RENEW)
+    return [_name(protocol), certificate, _try("connection", connection)]
 
 
 def coordinator_checks(federation_file: Path) -> list[CheckResult]:
@@ -196,20 +189,13 @@ def coordinator_checks(federation_file: Path) -> list[CheckResult]:
     return found + _machine(folder / "state", folder / "run")
 
 
-def _itself(kit: Kit) -> Kit:
-    return kit
-
-
 def _server(protocol: Any, folder: Path) -> list[CheckResult]:
     """The name, the port and the certificates of the coordinator's server."""
     from tripheno.federation.home import CoordinatorHome, is_held
-    from tripheno.federation.preflight import check_port_is_free, find_name
+    from tripheno.federation.preflight import check_dates, check_port_is_free
     from tripheno.federation.provisioning import Address
 
     home = CoordinatorHome(folder)
-
-    def name() -> str:
-        return ", ".join(find_name(Address.of(protocol.operation.address)))
 
     def port() -> str:
         if is_held(home.machine.folder):
@@ -217,8 +203,9 @@ def _server(protocol: Any, folder: Path) -> list[CheckResult]:
         check_port_is_free(Address.of(protocol.operation.address).port)
         return "free"
 
-    found = [_try("name", name), _try("port", port)]
+    found = [_name(protocol), _try("port", port)]
     for label, kit, role in home.own_kits(protocol):
         if kit.has_certificate(role):
-            found.append(_certificate(f"certificate of the {label}", partial(_itself, kit), role))
+            days = partial(check_dates, kit, role)
+            found.append(_lasting(f"certificate of the {label}", days, RENEW))
     return found

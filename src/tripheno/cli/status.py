@@ -136,10 +136,9 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
     from tripheno.cli.live import hospital_now
     from tripheno.cli.study_files import settings
     from tripheno.errors import TriphenoError
-    from tripheno.federation.gatekeeper import today
+    from tripheno.federation.gatekeeper import days_approved
     from tripheno.federation.home import HospitalHome, is_held
     from tripheno.federation.preflight import check_dates
-    from tripheno.privacy.approval import check_approval, days_left
 
     protocol, site = settings(folder / "site.toml", folder / "federation.toml")
     found: dict[str, Any] = {"hospital": site.name, "study": protocol.study}
@@ -148,17 +147,16 @@ def _hospital_status(folder: Path) -> dict[str, Any]:
 
         found["TEST"] = TEST.upper()
     found["joined"] = is_held(site.state / "joined")
-    try:
-        check_approval(protocol, site, today())
-        found["approval days"] = days_left(site, today())
-        found["approval"] = f"good for {found['approval days']} days"
-    except TriphenoError as fault:
-        found["approval"] = str(fault)
-    try:
-        found["certificate days"] = check_dates(HospitalHome(site).kit)
-        found["certificate"] = f"good for {found['certificate days']} days"
-    except TriphenoError as fault:
-        found["certificate"] = str(fault)
+    lasting: dict[str, Callable[[], int]] = {
+        "approval": lambda: days_approved(protocol, site),
+        "certificate": lambda: check_dates(HospitalHome(site).kit),
+    }
+    for name, days in lasting.items():
+        try:
+            found[f"{name} days"] = days()
+            found[name] = f"good for {found[f'{name} days']} days"
+        except TriphenoError as fault:
+            found[name] = str(fault)
     known = hospital_now(site.state)
     line = ("connected", "connected since", "lost since")  # of `join` at work
     found |= {name: known[name] for name in known if found["joined"] or name not in line}

@@ -84,7 +84,6 @@ def _hospital_file(
     from tripheno.privacy.own_data import data_fingerprint, own_tensor, own_traits
     from tripheno.protocol.agreed import protocol_hash
     from tripheno.protocol.key_files import read_identity
-    from tripheno.report.federated import RunIdentity, write_hospital_run
     from tripheno.study.sharding import shards_of
 
     journal, live = records
@@ -101,6 +100,8 @@ def _hospital_file(
         return made
 
     def finished(run: str, found: Findings) -> None:
+        from tripheno.report.federated import RunIdentity, write_hospital_run  # 30 MB until then
+
         folder = runs / run
         when = RunIdentity(protocol, run, started)
         write_hospital_run(folder, site.name, tensor, found, when, traits=traits)

@@ -24,6 +24,7 @@ from tripheno.privacy.approval import (
     WITHDRAWAL,
     Approval,
     check_approval,
+    days_left,
     read_approval,
 )
 from tripheno.privacy.audit import AUDIT_HEAD
@@ -42,6 +43,12 @@ REFUSALS = "refusals.jsonl"  # of attempts that never opened a log
 def today() -> date:
     """The day on which an approval must still be good."""
     return datetime.now(UTC).date()
+
+
+def days_approved(protocol: StudyProtocol, site: Site) -> int:
+    """Days for which a hospital's approval is still good; refused if it is not good today."""
+    check_approval(protocol, site, today())
+    return days_left(site, today())
 
 
 class ApprovedGatekeeper:
@@ -79,7 +86,7 @@ class ApprovedGatekeeper:
         plan = plan_of_protocol(self.protocol, labels=manifest.labels)
         if listed(plan, manifest.most_codes) != manifest.messages:
             raise NotApproved("the messages are other ones", fix="run `tripheno preview`")
-        folder = run_folder(self.site, run)
+        folder = self.site.run_folder(run)
         path = folder / "audit.jsonl"
         began = (folder / SPENT).is_file() or RunLedger(self.site.state).knows(run)
         if began and not path.is_file():
@@ -214,8 +221,3 @@ def note_refusal(site: Site, step: str, code: str) -> None:
     line = {"at": datetime.now(UTC).isoformat("T", "seconds"), "step": step[:80], "reason": code}
     site.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     append_line(site.state / REFUSALS, json.dumps(line, sort_keys=True), mode=0o600, sync=True)
-
-
-def run_folder(site: Site, run: str) -> Path:
-    """Where a hospital keeps what it knows of a run."""
-    return site.state / "runs" / run

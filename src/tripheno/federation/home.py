@@ -232,13 +232,9 @@ class HospitalHome:
             )  # fmt: skip
         return kit
 
-    def run_folder(self, run: str) -> Path:
-        """What this hospital keeps of a run."""
-        return self.site.state / "runs" / run
-
     def store(self, run: str, every: int = 10) -> RunStore:
         """Checkpoints of shared and own state."""
-        folder = self.run_folder(run)
+        folder = self.site.run_folder(run)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(self.site.state, 0o700)
         return RunStore(folder, every)

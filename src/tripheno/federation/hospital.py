@@ -98,10 +98,8 @@ class HospitalService:
 
     def may_repeat(self, step: str) -> None:
         """An answer that was lost on its way leaves once more only if the approval still stands."""
-        if self._attempt is not None:
-            gatekeeper = self._attempt.gatekeeper
-            if isinstance(gatekeeper, ApprovedGatekeeper):
-                gatekeeper.still_approved(step)
+        if self._attempt is not None and self._attempt.approved is not None:
+            self._attempt.approved.still_approved(step)
 
     def _asked(self, step: str, data: bytes) -> tuple[_Attempt, int]:
         """The attempt that a step belongs to, and its number there."""
@@ -167,6 +165,7 @@ class _Attempt(Carrier):
         coordinator: bytes,
     ) -> None:
         self.file, self.hello, self.store, self.gatekeeper = file, hello, store, gatekeeper
+        self.approved = gatekeeper if isinstance(gatekeeper, ApprovedGatekeeper) else None
         self._coordinator, self._step = coordinator, 0
         self._out: Queue[Asked | BaseException] = Queue()
         self._in: Queue[bytes | None] = Queue()
@@ -178,8 +177,8 @@ class _Attempt(Carrier):
         """The answer to the step before; out of turn it is refused, and nothing changes."""
         if number != self._step + 1:
             fault = WrongStep("a step out of turn", where=f"{self.file.name}, step {number}")
-            if isinstance(self.gatekeeper, ApprovedGatekeeper):
-                self.gatekeeper.refused(f"{self.hello.attempt}:{number}", fault)
+            if self.approved is not None:
+                self.approved.refused(f"{self.hello.attempt}:{number}", fault)
             raise fault
         self._step = number
         self._in.put(data)
@@ -222,10 +221,8 @@ class _Attempt(Carrier):
             self.file.failed(fault)
             # a gate that cannot write lets the code pass all the same
             with suppress(TriphenoError):
-                if isinstance(fault, TriphenoError) and isinstance(
-                    self.gatekeeper, ApprovedGatekeeper
-                ):
-                    self.gatekeeper.refused("study", fault)
+                if self.approved is not None and isinstance(fault, TriphenoError):
+                    self.approved.refused("study", fault)
                 self.gatekeeper.pass_out(FAULT.name, FAULT, fault_bytes(fault), None)
             self._out.put(fault)
 
@@ -253,9 +250,8 @@ class _Attempt(Carrier):
 
         A line about the head would change it, so it is no line.
         """
-        step, gatekeeper = f"{AUDIT_HEAD.name}/{which}", self.gatekeeper
-        offered = b""
-        if isinstance(gatekeeper, ApprovedGatekeeper):
-            head = gatekeeper.offer_head(last=which == "last")
-            offered = gatekeeper.pass_out(step, AUDIT_HEAD, head, None)
-        gatekeeper.arrived(step, self._ask(COUNTERSIGN, step, offered))
+        step, offered = f"{AUDIT_HEAD.name}/{which}", b""
+        if self.approved is not None:
+            head = self.approved.offer_head(last=which == "last")
+            offered = self.approved.pass_out(step, AUDIT_HEAD, head, None)
+        self.gatekeeper.arrived(step, self._ask(COUNTERSIGN, step, offered))

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 CALL_SECONDS = 15.0  # of one attempt at a step; a busy hospital is asked again and joins the wait
 PING_SECONDS, SECONDS_OF_GRACE = 4.0, 5.0
 SECONDS_FOR_A_WARM_JOB = 0.5  # in which one that is left of the run before has connected
-SECONDS_TO_BEGIN = 120.0  # of a job; after that another one is submitted, and the first is taken
 JOB_IS_GONE = "the engine's job ended or is stuck; log.jsonl in each machine's state/ says why"
 PAUSE = 0.5  # seconds between two looks at who is connected, and between two attempts
 
@@ -84,7 +83,7 @@ class EngineLine:
         self._lines: SimpleQueue[Connection[Any, Any]] = SimpleQueue()
         self._line: Connection[Any, Any] | None = None
         self._session: ServerLogin | None = None
-        self._job, self._submitted = "", 0.0
+        self._job = ""
         self._server_began = ""  # jobs end with the server that has them
         self._given_up: set[str] = set()  # jobs that may connect once more and are not let in
         self._asking = False  # a step is under way
@@ -149,14 +148,14 @@ class EngineLine:
             if self._line is not None and self._lines.empty():
                 return self._line
             with suppress(Empty):
-                while self._line is None:
+                while True:
                     self._take(self._lines.get(timeout=patience))
                     patience = 0.0
             if self._line is not None:
                 return self._line
             session = self._logged_in()
             why = session.over(self._job) if self._job else ""
-            if why or not self._job or time.monotonic() - self._submitted > SECONDS_TO_BEGIN:
+            if why or not self._job:
                 self._submit(request)
             self.wait(request, self.hospitals, why or "the engine's job has not begun")
             patience = PAUSE
@@ -187,7 +186,6 @@ class EngineLine:
     def _submit(self, request: Request) -> None:
         self._gather(request)
         self._job = self._logged_in().submit(write_job(self.engine_settings.job, self.hospitals))
-        self._submitted = time.monotonic()
         self.jobs += 1
 
     def _gather(self, request: Request) -> None:

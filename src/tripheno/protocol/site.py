@@ -41,6 +41,10 @@ class Site:
     shards: int = 1  # processes or machines that share its patients
     engine: EngineName = "processes"  # where they run
 
+    def run_folder(self, run: str) -> Path:
+        """Where this hospital keeps what it knows of a run."""
+        return self.state / "runs" / run
+
     def thresholds(self, protocol: StudyProtocol) -> Thresholds:
         """The thresholds that hold here: the stricter one of a cell, its own for its patients.
 

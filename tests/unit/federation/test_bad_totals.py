@@ -11,7 +11,6 @@ import pytest
 from tripheno.errors import BadMessage, BrokenSum, SessionLost, TriphenoError, WrongStep
 from tripheno.exchange.session import HEAD
 from tripheno.federation.coordinator import CarriedStudy, coordinate
-from tripheno.federation.gatekeeper import run_folder
 from tripheno.federation.transport import InProcessChannel
 from tripheno.lab.attacks import hospitals as seats
 from tripheno.study.store import RunStore
@@ -44,7 +43,7 @@ def carried(hospitals, channel):
 
 def contributed(hospitals, name):
     """The steps whose messages left, as the log has them, in order."""
-    path = run_folder(hospitals.site(name), seats.RUN) / "audit.jsonl"
+    path = hospitals.site(name).run_folder(seats.RUN) / "audit.jsonl"
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return [line["step"] for line in lines if line.get("direction") == "out"]
 

@@ -25,7 +25,7 @@ from tripheno.errors import (
 )
 from tripheno.exchange.keys import Identity
 from tripheno.federation.audit_file import GIVEN, AuditFile, countersigned
-from tripheno.federation.gatekeeper import SPENT, ApprovedGatekeeper, run_folder, spent
+from tripheno.federation.gatekeeper import SPENT, ApprovedGatekeeper, spent
 from tripheno.federation.hospital import HospitalFile, HospitalService
 from tripheno.federation.transport import Outbox
 from tripheno.federation.wire import Asked, Hello
@@ -100,7 +100,7 @@ def send(gatekeeper, n=1, data=b"hello"):
 
 
 def lines_of(site):
-    text = (run_folder(site, RUN) / "audit.jsonl").read_text(encoding="utf-8")
+    text = (site.run_folder(RUN) / "audit.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -112,7 +112,7 @@ def test_a_line_and_the_cost_are_on_disk_before_a_message_leaves(site):
     assert opening["keeper"] == KEEPER.public.hex()
     assert approval["officer"] == OFFICER.public.hex()
     assert (sent["direction"], received["direction"]) == ("out", "in")
-    path = run_folder(site, RUN) / SPENT
+    path = site.run_folder(RUN) / SPENT
     assert json.loads(path.read_bytes()) == [1, 5]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -147,7 +147,7 @@ def test_an_approval_that_no_longer_stands_stops_the_very_next_message(site, how
     assert caught.value.exit_code == 4
     last = lines_of(site)[-1]
     assert (last["kind"], last["reason"]) == ("refused", caught.value.code)
-    assert not (run_folder(site, RUN) / SPENT).exists()
+    assert not (site.run_folder(RUN) / SPENT).exists()
     assert gatekeeper.pass_out("fault", FAULT, fault_bytes(caught.value), None)
 
 
@@ -156,7 +156,7 @@ def test_starting_again_gives_nothing_back_even_without_the_file(site):
         send(opened(site), n)
     with pytest.raises(GateRefused, match="budget of rounds"):
         send(opened(site), 4)
-    folder = run_folder(site, RUN)
+    folder = site.run_folder(RUN)
     (folder / SPENT).unlink()
     with pytest.raises(GateRefused, match="budget of rounds"):
         send(opened(site), 4)
@@ -183,7 +183,7 @@ def test_events_that_were_approved_after_this_process_read_others_open_no_gate(s
     gatekeeper = ApprovedGatekeeper(PROTOCOL, site, KEEPER)
     with pytest.raises(NotApproved, match="other data were approved"):
         gatekeeper.begin(RUN, CODES, COORDINATOR.public, "0" * 64)
-    assert not run_folder(site, RUN).exists()
+    assert not site.run_folder(RUN).exists()
 
 
 def test_a_hospital_has_twice_as_many_patients_as_there_are_resamples(site):
@@ -233,7 +233,7 @@ def test_heads_grow_and_the_whole_log_verifies_under_the_agreed_keys(site):
     send(gatekeeper)
     first = countersign(gatekeeper)
     last = countersign(gatekeeper, first, last=True)
-    folder = run_folder(site, RUN)
+    folder = site.run_folder(RUN)
     assert read_head((folder / "audit.head.json").read_text(encoding="utf-8")) == last
     text = (folder / "audit.jsonl").read_text(encoding="utf-8")
     pins = {"keeper": KEEPER.fingerprint, "coordinator": COORDINATOR.fingerprint}
@@ -265,7 +265,7 @@ def test_the_hospital_refuses_a_log_that_does_not_reach_its_head(site, how):
     gatekeeper = opened(site)
     send(gatekeeper)
     countersign(gatekeeper)
-    path = run_folder(site, RUN) / "audit.jsonl"
+    path = site.run_folder(RUN) / "audit.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     if how == "cut":
         path.write_text("".join(lines[:2]), encoding="utf-8")

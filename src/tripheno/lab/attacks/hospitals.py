@@ -20,7 +20,7 @@ from tripheno.exchange.communicator import RECORD, bundle, unbundled
 from tripheno.exchange.keys import Identity, fingerprint_of, from_seed
 from tripheno.exchange.session import add
 from tripheno.federation.coordinator import CarriedStudy, coordinate
-from tripheno.federation.gatekeeper import REFUSALS, ApprovedGatekeeper, note_refusal, run_folder
+from tripheno.federation.gatekeeper import REFUSALS, ApprovedGatekeeper, note_refusal
 from tripheno.federation.hospital import HospitalFile, HospitalService
 from tripheno.federation.transport import InProcessChannel
 from tripheno.federation.wire import Asked, Hello
@@ -65,7 +65,7 @@ class Hospitals:
 
     def refusals(self, name: str) -> list[str]:
         """The codes in a hospital's log, of what it refused."""
-        path = run_folder(self.site(name), RUN) / "audit.jsonl"
+        path = self.site(name).run_folder(RUN) / "audit.jsonl"
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         lines = [json.loads(line) for line in text.splitlines()]
         found = [str(line["reason"]) for line in lines if line["kind"] == "refused"]
@@ -89,7 +89,7 @@ class Hospitals:
         self.local_hospitals[name] = HospitalService(
             HospitalFile(
                 name, tensor, self.protocol, identity,
-                store=lambda run: RunStore(run_folder(site, run), 3), gatekeeper=gatekeeper,
+                store=lambda run: RunStore(site.run_folder(run), 3), gatekeeper=gatekeeper,
                 secret=from_seed(9, name)("tokens"),
                 thresholds={"min_cell_count": self.protocol.thresholds.min_cell_count},
                 refused=lambda step, code: note_refusal(site, step, code),
