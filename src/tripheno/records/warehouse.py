@@ -20,14 +20,11 @@ KEPT = {
 }
 TABLES = (*NEEDS.values(), VISITS, CONCEPT, ANCESTOR, PERSON, DEATH, CDM_SOURCE)
 OPTIONAL = {"person": "death_datetime"}  # which CDM 5.3 and 5.4 do not have
-_USED = " UNION ".join(
-    f"SELECT {need.columns[1].names[0]} FROM {{schema}}.{need.names[0]}"  # noqa: S608
-    for need in NEEDS.values()
-)
 _DRUGS = "descendant_concept_id IN (SELECT drug_concept_id FROM {schema}.drug_exposure)"
-_INGREDIENTS = f"SELECT ancestor_concept_id FROM {{schema}}.concept_ancestor WHERE {_DRUGS}"  # noqa: S608
+_ROWS = [f"{need.columns[1].names[0]} FROM {{schema}}.{need.names[0]}" for need in NEEDS.values()]
+_ROWS.append(f"ancestor_concept_id FROM {{schema}}.concept_ancestor WHERE {_DRUGS}")
 ONLY = {
-    "concept": f"concept_id IN ({_USED} UNION {_INGREDIENTS})",
+    "concept": " OR ".join(f"concept_id IN (SELECT {one})" for one in _ROWS),
     "concept_ancestor": _DRUGS,
 }
 
