@@ -48,7 +48,7 @@ def installed_beside(folder: Path) -> str | None:
     venv.create(folder / "env", with_pip=False)
     ours = {"base": str(folder / "env"), "platbase": str(folder / "env")}
     site = Path(sysconfig.get_path("purelib", vars=ours))
-    paths = (folder / "src", sysconfig.get_path("purelib"))
+    paths = (folder / "src", *(one for one in sys.path if Path(one).name == "site-packages"))
     (site / "shared.pth").write_text("".join(f"{path}\n" for path in paths), "utf-8")
     return str(folder / "env" / "bin" / "python")
 

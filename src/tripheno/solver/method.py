@@ -155,7 +155,11 @@ class Exact(Method):
             )
         else:
             factor = self._reseeded(factor, n, patient_gram, state.iteration)
-        gradient = 2.0 * (current @ gram - mttkrp) + penalty.gradient(current)
+        gradient = current @ gram
+        gradient -= mttkrp
+        gradient *= 2.0
+        if penalty.terms:
+            gradient += penalty.gradient(current)
         slope = kkt_residual(current, gradient, 2.0 * mttkrp, nonnegative=penalty.nonnegative)
         state = replace(
             state,

@@ -79,7 +79,7 @@ class FactorPenalty:
 
     def target(self, linear: np.ndarray) -> np.ndarray:
         """P less what every entry is shortened by."""
-        return linear - sum(term.shrinkage for term in self.terms)
+        return linear - sum(term.shrinkage for term in self.terms) if self.terms else linear
 
     def _summed(self, of: Callable[[Penalty], np.ndarray], like: np.ndarray) -> np.ndarray:
         return sum((of(term) for term in self.terms), np.zeros_like(like))

@@ -15,7 +15,6 @@ from tripheno.solver.stacked import (
     misfit,
     normal_equations,
     penalised_solve,
-    solved,
     unit_of,
 )
 from tripheno.solver.starts import Factors
@@ -90,9 +89,9 @@ class SquaredLoss(Loss):
     ) -> np.ndarray:
         """A(ΣG) = ΣM, over A ≥ 0 and with penalties where asked."""
         mttkrp, gram = sums["mttkrp"], sums["patient_gram"]
+        others, _ = regular(_gram(model, n, sums))
         if penalty is None:
-            return solved(model, n, mttkrp, gram)
-        others, _ = regular(gram * gram_of_others(model, n))
+            return solve_rows(mttkrp, others, nonnegative=True, guess=model[n])
         return penalised_solve(model[n], mttkrp, gram, others, penalty)
 
     def value(self, model: Factors, n: int, sums: Sums) -> float:
@@ -101,8 +100,7 @@ class SquaredLoss(Loss):
 
     def gradient(self, model: Factors, n: int, sums: Sums) -> np.ndarray:
         """2(AG − M)."""
-        gram = sums["patient_gram"] * gram_of_others(model, n)
-        return np.asarray(2.0 * (model[n] @ gram - sums["mttkrp"]))
+        return np.asarray(2.0 * (model[n] @ _gram(model, n, sums) - sums["mttkrp"]))
 
     def pull(self, model: Factors, n: int, sums: Sums) -> np.ndarray:
         """2M."""
@@ -111,8 +109,7 @@ class SquaredLoss(Loss):
 
     def curvature(self, model: Factors, n: int, sums: Sums, move: np.ndarray) -> float:
         """2⟨DᵀD, G⟩."""
-        gram = sums["patient_gram"] * gram_of_others(model, n)
-        return float(2.0 * ((move.T @ move) * gram).sum())
+        return float(2.0 * ((move.T @ move) * _gram(model, n, sums)).sum())
 
     def removal_costs(self, model: Factors, n: int, sums: Sums, factor: np.ndarray) -> np.ndarray:
         """2(⟨O, c_r⟩ − Σ_s G_rs) + G_rr."""
@@ -122,5 +119,11 @@ class SquaredLoss(Loss):
 
     def reached(self, model: Factors, n: int, sums: Sums, factor: np.ndarray) -> float:
         """The loss at any factor of the mode follows from the same sums."""
-        gram = sums["patient_gram"] * gram_of_others(model, n)
-        return misfit(float(sums["null"]), factor, sums["mttkrp"], gram)
+        return misfit(float(sums["null"]), factor, sums["mttkrp"], _gram(model, n, sums))
+
+
+def _gram(model: Factors, n: int, sums: Sums) -> np.ndarray:
+    """G = AᵀA ∘ the others' Gram matrices: the same in every question about one sum."""
+    if "gram" not in sums:
+        sums["gram"] = sums["patient_gram"] * gram_of_others(model, n)
+    return sums["gram"]

@@ -135,12 +135,6 @@ def _products(
     return product, np.concatenate([g.ravel() for g in grams])
 
 
-def solved(model: Factors, n: int, mttkrp: np.ndarray, patient_gram: np.ndarray) -> np.ndarray:
-    """The new factor of feature mode n, not yet of unit length: argmin_{A≥0} ‖AΠᵀ − O₍ₙ₎‖²."""
-    gram, _ = regular(patient_gram * gram_of_others(model, n))
-    return solve_rows(mttkrp, gram, nonnegative=True, guess=model[n])
-
-
 def penalised_solve(
     factor: np.ndarray,
     mttkrp: np.ndarray,
@@ -148,7 +142,7 @@ def penalised_solve(
     gram: np.ndarray,
     penalty: FactorPenalty,
 ) -> np.ndarray:
-    """The same with penalties on the factor, from where it stands; ``gram`` is the regular G.
+    """A factor under its penalties, from where it stands; ``gram`` is the regular G.
 
     A column without patients has only the ridge in Q: what is given back would grow it.
     """

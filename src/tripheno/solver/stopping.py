@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tripheno.solver.starts import Factors
-from tripheno.tensor.factors import unit_columns
+from tripheno.tensor.factors import column_lengths
 
 QUIET = 2  # iterations in a row that must look like the end
 EXACT = 1e-12  # Ψ as a share of that of no model, from which on it is round-off alone
@@ -34,19 +34,19 @@ def kkt_residual(
     """
     if nonnegative:
         gradient = np.where(factor > smallest, gradient, np.minimum(gradient, 0.0))
-    length = np.linalg.norm(pull, axis=0)
+    length = column_lengths(pull)
     alive = length > 1e-12 * length.max(initial=0.0)
-    residual = np.linalg.norm(gradient, axis=0)[alive] / length[alive]
+    residual = column_lengths(gradient)[alive] / length[alive]
     return float(residual.max(initial=0.0))
 
 
 def movement(before: Factors, after: Factors) -> float:
     """How far the component that moved most went: 1 − Π cosines."""
-    products = [
-        (unit_columns(a)[0] * unit_columns(b)[0]).sum(axis=0)
-        for a, b in zip(before, after, strict=True)
-    ]
-    return float(1.0 - np.abs(np.prod(products, axis=0)).min(initial=1.0))
+    cosines = np.ones(before[0].shape[1])
+    for a, b in zip(before, after, strict=True):
+        lengths = column_lengths(a) * column_lengths(b)
+        cosines *= np.einsum("ir,ir->r", a, b) / np.where(lengths > 0.0, lengths, 1.0)
+    return float(1.0 - np.abs(cosines).min(initial=1.0))
 
 
 @dataclass(frozen=True)

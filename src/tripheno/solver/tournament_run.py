@@ -12,6 +12,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class TournamentState:
     quiet: Quiet = dataclasses.field(default_factory=Quiet)
     history: tuple[Iteration, ...] = ()
 
-    @property
+    @cached_property
     def planned(self) -> Tournament:
         """The next field, where nothing is taken back."""
         if not self.found:
@@ -197,14 +198,15 @@ class _Course:
                 total, _ = self._sum(field, models, patients, n, {})
             costs = []
             for s, sums in enumerate(loss.sums(total, widths, null)):
-                costs.append(np.zeros(widths[s]))
+                costs.append(np.zeros(widths[s]))  # nobody asks before a ballot
                 if n == 0 and s in back:
                     continue
                 model = models[s]
                 slopes[s] = max(slopes[s], self._residual(model, n, sums))
                 factor = loss.step(model, n, sums)
                 objectives[s] = loss.reached(model, n, sums, factor)
-                costs[s] = loss.removal_costs(model, n, sums, factor)
+                if field.iteration + 1 in DECISIONS:
+                    costs[s] = loss.removal_costs(model, n, sums, factor)
                 unit, lengths = unit_columns(factor)
                 models[s] = (*model[:n], unit, *model[n + 1 :])
                 for own in patients.values():

@@ -18,9 +18,14 @@ Factors = Sequence[np.ndarray] | Mapping[str, np.ndarray]
 
 def unit_columns(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A D⁻¹ and D: columns of length one and the lengths. An empty column keeps the length 1."""
-    lengths = np.sqrt(np.einsum("ir,ir->r", factor, factor))
+    lengths = column_lengths(factor)
     lengths = np.where(lengths > 0.0, lengths, 1.0)
     return factor / lengths, lengths
+
+
+def column_lengths(factor: np.ndarray) -> np.ndarray:
+    """‖a_r‖ of every column, in one pass."""
+    return np.asarray(np.sqrt(np.einsum("ir,ir->r", factor, factor)))
 
 
 def gram_of_others(factors: Sequence[np.ndarray], mode: int | None = None) -> np.ndarray:

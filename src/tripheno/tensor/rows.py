@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.linalg.lapack import dposv
 
@@ -48,9 +50,13 @@ def solve_rows(
     if not nonnegative:
         return solve_positive(gram, rhs.T).T
     out = np.zeros_like(rhs) if guess is None else guess.copy()
-    steps = np.arange(len(rhs) + 1) * 10 * len(gram)  # a row is worth about ten cells a component
     in_chunks(
-        patient_chunks(steps),
+        _chunks(*rhs.shape),
         lambda first, last: nonnegative_rows(rhs, gram, first, last, out),
     )
     return out
+
+
+@lru_cache(maxsize=256)  # a tournament asks for the same few hundreds of times
+def _chunks(rows: int, rank: int) -> list[tuple[int, int]]:
+    return patient_chunks(np.arange(rows + 1) * 10 * rank)  # a row is worth ten cells a component
