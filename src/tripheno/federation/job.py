@@ -16,12 +16,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from nvflare.collab import collab
+from nvflare.collab.runtime import dispatch
 from nvflare.fuel.f3.streaming.stream_const import (
     STREAM_CHANNEL,
     STREAM_DATA_TOPIC,
     StreamHeaderKey,
 )
 
+from tripheno.federation.client_train import kind_of
 from tripheno.federation.relay import Broken, connect_to_relay, frame, read_frame
 
 if TYPE_CHECKING:
@@ -52,6 +54,14 @@ def _forgettable(message: Any) -> None:
     message.set_header(StreamHeaderKey.RELIABLE, False)
 
 
+def say_little() -> None:
+    """Of an error here the kind leaves: the engine would send its text and its trace, with paths.
+
+    One is enough: `join` was stopped, and the file that says where it listens is not there.
+    """
+    dispatch.secure_format_exception, dispatch.secure_format_traceback = kind_of, str
+
+
 class HospitalPost:
     """At a hospital: a step that arrives goes to the process of `tripheno join`, and back."""
 
@@ -63,6 +73,7 @@ class HospitalPost:
     def begin(self) -> None:
         """Before the first step."""
         keep_little()
+        say_little()
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, step: str, data: bytes) -> bytes:

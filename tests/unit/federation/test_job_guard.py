@@ -6,6 +6,7 @@ import zipfile
 
 import pytest
 from nvflare.fuel.utils.config_factory import ConfigFactory
+from nvflare.private.fed.client import admin, scheduler_cmds
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
 from tripheno.errors import ForeignJob
@@ -120,5 +121,9 @@ def test_an_agent_answers_what_a_study_needs_and_no_shell_command(monkeypatch):
     monkeypatch.setattr(ClientRequestProcessors, "request_processors", known)
     monkeypatch.setattr(client_train.runpy, "run_module", lambda *_words, **_more: None)
     assert "ShellCommandProcessor" in {type(one).__name__ for one in known}
+    for module in (admin, scheduler_cmds):
+        monkeypatch.setattr(module, "secure_format_exception", str)
     client_train.main()
     assert {type(one).__name__ for one in known} == client_train.ANSWERED
+    for module in (admin, scheduler_cmds):
+        assert module.secure_format_exception(OSError("/home/somebody")) == "OSError"
