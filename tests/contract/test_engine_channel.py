@@ -9,6 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 from nvflare.collab.runtime import dispatch
+from nvflare.private.fed.client.admin_commands import AdminCommands
 
 from kit.engine_federation import EngineFederation, bring_code
 from kit.federation_processes import kill, wait_until
@@ -16,7 +17,7 @@ from kit.small_study import seated
 from tripheno import __version__
 from tripheno.errors import EngineRefused, ForeignJob, NotApproved, OtherProtocol
 from tripheno.federation.channel import EngineChannel
-from tripheno.federation.job import say_little
+from tripheno.federation.job import COMMANDS, say_little
 from tripheno.federation.job_files import write_job
 from tripheno.federation.line import Request
 from tripheno.federation.relay import ADDRESS
@@ -88,7 +89,9 @@ def test_an_error_in_the_engines_job_leaves_as_its_kind_without_text_or_trace(mo
     assert str(made.folder) not in failures[HOSPITALS[0]]
     for name in ("secure_format_exception", "secure_format_traceback"):
         monkeypatch.setattr(dispatch, name, None)
+    monkeypatch.setattr(AdminCommands, "commands", list(AdminCommands.commands))
     say_little()
+    assert {type(one).__name__ for one in AdminCommands.commands} == COMMANDS
     assert dispatch.secure_format_exception(OSError(note)) == "OSError"
     assert dispatch.secure_format_traceback() == ""
 

@@ -22,6 +22,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
     STREAM_DATA_TOPIC,
     StreamHeaderKey,
 )
+from nvflare.private.fed.client.admin_commands import AdminCommands
 
 from tripheno.federation.client_train import kind_of
 from tripheno.federation.relay import Broken, connect_to_relay, frame, read_frame
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 ROUNDS_BETWEEN_SWEEPS = 5  # the engine's answers hold each other in rings
 SECONDS_WARM, SECONDS_BETWEEN_TRIES = 60.0, 0.2
 SECONDS_TO_REST = 2.0
+COMMANDS = frozenset({"CheckStatusCommand", "AbortCommand", "AbortTaskCommand", "ByeCommand"})
 
 
 def _workspace() -> Path:
@@ -57,8 +59,11 @@ def _forgettable(message: Any) -> None:
 def say_little() -> None:
     """Of an error here the kind leaves: the engine would send its text and its trace, with paths.
 
-    One is enough: `join` was stopped, and the file that says where it listens is not there.
+    One is enough: `join` was stopped, and the file that says where it listens is not there. And
+    nobody is told what other errors there were, or sets what is logged.
     """
+    known = AdminCommands.commands
+    known[:] = [one for one in known if type(one).__name__ in COMMANDS]
     dispatch.secure_format_exception, dispatch.secure_format_traceback = kind_of, str
 
 
