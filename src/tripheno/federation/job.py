@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ROUNDS_BETWEEN_SWEEPS = 5  # the engine's answers hold each other in rings
 SECONDS_WARM, SECONDS_BETWEEN_TRIES = 60.0, 0.2
 SECONDS_TO_REST = 2.0
+SERVER = "server"
 COMMANDS = frozenset({"CheckStatusCommand", "AbortCommand", "AbortTaskCommand", "ByeCommand"})
 
 
@@ -82,7 +83,12 @@ class HospitalPost:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, step: str, data: bytes) -> bytes:
-        """Pass a step on; a `join` that was started again is found again."""
+        """Pass a step on; a `join` that was started again is found again.
+
+        Other hospitals can call this object too: they would put themselves in the server's place.
+        """
+        if collab.caller != SERVER:
+            raise PermissionError
         with self._lock:
             self._steps += 1
             if self._steps % ROUNDS_BETWEEN_SWEEPS == 0:
