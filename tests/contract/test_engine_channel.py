@@ -1,12 +1,15 @@
 """The engine's channel keeps the contract of every channel: over real processes and mutual TLS."""
 
 import gc
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import psutil
 import pytest
+from nvflare.collab.runtime import dispatch
+from nvflare.private.fed.client.admin_commands import AdminCommands
 
 from kit.engine_federation import EngineFederation, bring_code
 from kit.federation_processes import kill, wait_until
@@ -14,7 +17,10 @@ from kit.small_study import seated
 from tripheno import __version__
 from tripheno.errors import EngineRefused, ForeignJob, NotApproved, OtherProtocol
 from tripheno.federation.channel import EngineChannel
+from tripheno.federation.job import COMMANDS, say_little
 from tripheno.federation.job_files import write_job
+from tripheno.federation.line import Request
+from tripheno.federation.relay import ADDRESS
 from tripheno.federation.session import ServerLogin
 from tripheno.federation.transport import Channel, Responder
 from tripheno.testing.channel_contract import HOSPITALS, ChannelContract
@@ -65,6 +71,29 @@ def test_the_next_run_finds_the_job_warm():
     assert line.jobs == jobs
     log = (_made["federation"].folder / "log.jsonl").read_text()
     assert log.count("a job of the engine began") >= len(HOSPITALS) + 1
+
+
+def test_an_error_in_the_engines_job_leaves_as_its_kind_without_text_or_trace(monkeypatch):
+    """Here `join` is away, and the file that says where it listens: the path would be sent."""
+    made, line = _made["federation"], _made["line"]
+    for counter in _made["counters"].values():
+        counter.respond_with(lambda step, data: data)
+    EngineChannel(line).round("here", b"words")
+    line.rest()
+    note = made.kits[HOSPITALS[0]] / "local" / ADDRESS
+    away = note.rename(note.with_suffix(".away"))
+    now = time.monotonic()
+    _, failures = line.ask(Request("away", b"words", now + 60.0, now))
+    away.rename(note)
+    assert "FileNotFoundError" in failures[HOSPITALS[0]]
+    assert str(made.folder) not in failures[HOSPITALS[0]]
+    for name in ("secure_format_exception", "secure_format_traceback"):
+        monkeypatch.setattr(dispatch, name, None)
+    monkeypatch.setattr(AdminCommands, "commands", list(AdminCommands.commands))
+    say_little()
+    assert {type(one).__name__ for one in AdminCommands.commands} == COMMANDS
+    assert dispatch.secure_format_exception(OSError(note)) == "OSError"
+    assert dispatch.secure_format_traceback() == ""
 
 
 def test_a_warm_job_that_lost_a_hospital_is_not_taken():

@@ -31,7 +31,8 @@ SECONDS_BETWEEN_STATUS = 0.5
 PHASES = {
     "identity": "greeting", "announce": "keys", "shares": "keys", "confirm": "keys",
     "people": "axes", "tokens": "axes", "tokens-passed": "axes", "holders": "axes",
-    "guides": "axes", "objections": "axes", "common": "axes", "lengths": "axes",
+    "guides": "axes", "objections": "axes", "patients": "axes", "common": "axes",
+    "lengths": "axes",
     "sketch": "tournament", "opening": "tournament", "starts": "tournament", "ballot": "tournament",
     "totals": "axes", "fit": "fit", "review": "fit", "measures": "fit", "choice": "fit",
     "own-factors": "fit", "effective": "prevalence", "carriers": "prevalence",

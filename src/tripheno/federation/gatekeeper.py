@@ -69,9 +69,7 @@ class ApprovedGatekeeper:
         """The manifest, if it is approved today; else exit 4."""
         return check_approval(self.protocol, self.site, self._day())
 
-    def begin(
-        self, run: str, codes: Mapping[str, int], coordinator: bytes, data: str
-    ) -> Manifest:
+    def begin(self, run: str, codes: Mapping[str, int], coordinator: bytes, data: str) -> Manifest:
         """An attempt begins, on this hospital's own codes: a new gate; what was spent stays spent.
 
         ``coordinator`` is the public key that countersigns the heads of the audit log, ``data``

@@ -16,12 +16,15 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from nvflare.collab import collab
+from nvflare.collab.runtime import dispatch
 from nvflare.fuel.f3.streaming.stream_const import (
     STREAM_CHANNEL,
     STREAM_DATA_TOPIC,
     StreamHeaderKey,
 )
+from nvflare.private.fed.client.admin_commands import AdminCommands
 
+from tripheno.federation.client_train import kind_of
 from tripheno.federation.relay import Broken, connect_to_relay, frame, read_frame
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 ROUNDS_BETWEEN_SWEEPS = 5  # the engine's answers hold each other in rings
 SECONDS_WARM, SECONDS_BETWEEN_TRIES = 60.0, 0.2
 SECONDS_TO_REST = 2.0
+SERVER = "server"
+COMMANDS = frozenset({"CheckStatusCommand", "AbortCommand", "AbortTaskCommand", "ByeCommand"})
 
 
 def _workspace() -> Path:
@@ -52,6 +57,17 @@ def _forgettable(message: Any) -> None:
     message.set_header(StreamHeaderKey.RELIABLE, False)
 
 
+def say_little() -> None:
+    """Of an error here the kind leaves: the engine would send its text and its trace, with paths.
+
+    One is enough: `join` was stopped, and the file that says where it listens is not there. And
+    nobody is told what other errors there were, or sets what is logged.
+    """
+    known = AdminCommands.commands
+    known[:] = [one for one in known if type(one).__name__ in COMMANDS]
+    dispatch.secure_format_exception, dispatch.secure_format_traceback = kind_of, str
+
+
 class HospitalPost:
     """At a hospital: a step that arrives goes to the process of `tripheno join`, and back."""
 
@@ -63,10 +79,16 @@ class HospitalPost:
     def begin(self) -> None:
         """Before the first step."""
         keep_little()
+        say_little()
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, step: str, data: bytes) -> bytes:
-        """Pass a step on; a `join` that was started again is found again."""
+        """Pass a step on; a `join` that was started again is found again.
+
+        Other hospitals can call this object too: they would put themselves in the server's place.
+        """
+        if collab.caller != SERVER:
+            raise PermissionError
         with self._lock:
             self._steps += 1
             if self._steps % ROUNDS_BETWEEN_SWEEPS == 0:

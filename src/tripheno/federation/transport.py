@@ -60,20 +60,21 @@ class Outbox:
     """A hospital's responder that remembers its last answer: a step asked again is not redone.
 
     The request that is repeated because its answer was lost on the way gets the same bytes, if
-    they may still leave.
+    they may still leave. Another request under that name is none: the first step of every run has
+    the same name.
     """
 
     respond: Responder
     may_repeat: Callable[[str], None] = field(default=lambda _step: None)
-    last: tuple[str, bytes] | None = field(default=None)
+    last: tuple[str, bytes, bytes] | None = field(default=None)  # step, what was asked, answer
 
     def answer(self, step: str, broadcast: bytes) -> bytes:
         """The answer to a step, made once."""
-        if self.last is None or self.last[0] != step:
-            self.last = (step, self.respond(step, broadcast))
+        if self.last is None or self.last[:2] != (step, broadcast):
+            self.last = (step, broadcast, self.respond(step, broadcast))
         else:
             self.may_repeat(step)
-        return self.last[1]
+        return self.last[2]
 
 
 class InProcessChannel(Channel):

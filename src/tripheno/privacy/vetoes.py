@@ -33,20 +33,6 @@ def vetoes(total: np.ndarray, own: np.ndarray, fewest: int, noise: Noise) -> np.
     return words
 
 
-def kept(
-    total: np.ndarray,
-    objections: np.ndarray,
-    fewest: int,
-    holders: np.ndarray | None = None,
-    min_hospitals: int = 1,
-) -> np.ndarray:
-    """For each code whether it stays, the same at every hospital; what nobody has goes.
-
-    ``holders`` is the total of hospitals that have a code, summed where ``min_hospitals`` > 1.
-    """
-    stays = (total >= max(fewest, 1)) & (objections == 0)
-    if min_hospitals > 1:
-        if holders is None:
-            raise BadShape("the number of hospitals with each code was not summed")
-        stays &= holders >= min_hospitals
-    return np.asarray(stays)
+def kept(total: np.ndarray, objections: np.ndarray, fewest: int) -> np.ndarray:
+    """For each code whether it stays, the same at every hospital; what nobody has goes."""
+    return np.asarray((total >= max(fewest, 1)) & (objections == 0))

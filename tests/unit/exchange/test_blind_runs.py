@@ -10,10 +10,11 @@ import pytest
 
 from kit.planted import RANK, planted
 from tripheno.evaluation.comparison import share_out
-from tripheno.exchange import blind
+from tripheno.exchange import blind, communicator
 from tripheno.exchange.session import HEAD
 from tripheno.lab.attacks.view import watched_run
 from tripheno.solver.fit import fit
+from tripheno.solver.messages import Totals
 from tripheno.solver.settings import SolverSettings
 from tripheno.study.makers import Maker
 
@@ -199,3 +200,34 @@ def test_every_federation_of_one_maker_has_keys_of_its_own():
         for m in next(iter(one.local_hospitals.values())).session.roster.members
     }
     assert len(keys) == 9
+
+
+def test_a_hospital_that_lies_makes_the_total_it_wants_alone(monkeypatch):
+    """No coordinator helps: it says that a number did not fit, and answers in the repeat.
+
+    What it can read then is an attack in `lab/attacks/peers.py`, and stands on the privacy page.
+    """
+    federation = Maker("blind")(("a", "b", "liar"))
+    liar, real = federation.local_hospitals["liar"], communicator.encode
+    wanted, heard, said = np.array([3.0, 1.0, 4.0]), [], []
+
+    def lying(layout, flat, exponents, hospitals, noise):
+        words = real(layout, flat, exponents, hospitals, noise)
+        if noise is not liar.noise:
+            return words
+        if not heard:
+            words[layout.size :] = 1
+            said.append((words, exponents))
+            return words
+        before, scale = said[0]
+        theirs = communicator.decode(layout, heard[0] - before, scale, hospitals)
+        return real(layout, wanted - layout.flat(theirs), exponents, hospitals, noise)
+
+    opening = liar.session.open
+    monkeypatch.setattr(
+        liar.session, "open", lambda total: heard.append(opening(total)) or heard[-1]
+    )
+    monkeypatch.setattr(communicator, "encode", lying)
+    total = federation.sum("totals", lambda name: Totals(float(len(name)), 70.0, 90.0)).value
+    assert np.allclose([total.nonzeros, total.null_loss, total.patients], wanted, rtol=1e-9)
+    assert len(heard) == 2

@@ -15,6 +15,7 @@ from tripheno.errors import (
     BrokenChain,
     GateRefused,
     NotApproved,
+    OlderBackup,
     OtherProtocol,
     RunFailed,
     SessionLost,
@@ -339,6 +340,17 @@ def test_an_answer_that_was_lost_does_not_leave_again_after_a_withdrawal(site, t
     with pytest.raises(Withdrawn):
         outbox.answer("1:0", hello)
     assert lines_of(site)[-1]["reason"] == Withdrawn.code
+
+
+def test_the_first_step_of_another_run_is_not_taken_for_that_of_the_run_before(site, tmp_path):
+    """Both are called 1:0: a hospital would stay in a run that was given up."""
+    outbox = Outbox(HospitalService(hospital(site, tmp_path, [])).respond)
+    hello = Hello("given-up", 1, protocol_hash(PROTOCOL), COORDINATOR.public.hex())
+    outbox.answer("1:0", hello.pack())
+    outbox.answer("1:0", replace(hello, run=RUN).pack())
+    assert RunStore(tmp_path / RUN).attempt() == 1
+    with pytest.raises(OlderBackup):  # nor is a run begun twice
+        outbox.answer("1:0", hello.pack())
 
 
 def test_what_was_spent_is_the_most_that_log_or_file_say(tmp_path):

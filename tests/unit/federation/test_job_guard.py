@@ -5,12 +5,16 @@ import json
 import zipfile
 
 import pytest
+from nvflare.apis.signal import Signal
+from nvflare.collab.api.context import Context, get_call_context, set_call_context
 from nvflare.fuel.utils.config_factory import ConfigFactory
+from nvflare.private.fed.client import admin, scheduler_cmds
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
 from tripheno.errors import ForeignJob
-from tripheno.federation import client_train
+from tripheno.federation import client_train, job
 from tripheno.federation.hardening import harden
+from tripheno.federation.job import HospitalPost
 from tripheno.federation.job_files import (
     SIGNATURES,
     app_files,
@@ -120,5 +124,23 @@ def test_an_agent_answers_what_a_study_needs_and_no_shell_command(monkeypatch):
     monkeypatch.setattr(ClientRequestProcessors, "request_processors", known)
     monkeypatch.setattr(client_train.runpy, "run_module", lambda *_words, **_more: None)
     assert "ShellCommandProcessor" in {type(one).__name__ for one in known}
+    for module in (admin, scheduler_cmds):
+        monkeypatch.setattr(module, "secure_format_exception", str)
     client_train.main()
     assert {type(one).__name__ for one in known} == client_train.ANSWERED
+    for module in (admin, scheduler_cmds):
+        assert module.secure_format_exception(OSError("/home/somebody")) == "OSError"
+
+
+def test_a_hospital_takes_no_step_from_another_hospital(monkeypatch):
+    """The engine lets every participant of a job call every other one."""
+    steps = []
+    monkeypatch.setattr(job, "connect_to_relay", lambda _workspace: steps.append("connected"))
+    before = get_call_context()
+    try:
+        set_call_context(Context(None, "southfield", "northfield", Signal()))
+        with pytest.raises(PermissionError):
+            HospitalPost().answer("1:1", b"a total")
+    finally:
+        set_call_context(before)
+    assert not steps

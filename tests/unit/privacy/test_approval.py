@@ -103,7 +103,7 @@ def test_preview_writes_manifest_summary_and_the_very_bytes_of_round_one(home):
         assert (folder / "local" / sample.file).stat().st_size == sample.bytes
     assert {sample.message for sample in manifest.round_one} == {
         "identity", "announce", "shares", "confirm", "tokens-passed", "tokens", "holders", "people",
-        "objections", "common", "totals", "lengths",
+        "objections", "patients", "common", "totals", "lengths",
         "normal-equations", "review", "measures", "effective", "carriers", "end", "labels",
         "result",
     }  # fmt: skip

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from kit.planted import RANK, planted
 from tripheno.cli import attack as command
 from tripheno.cli.main import app
-from tripheno.errors import BrokenSum, WrongStep
 from tripheno.lab.attack_chart import attack_chart
 from tripheno.lab.attacks.code_lists import attack_alignment
 from tripheno.lab.attacks.equations import Reconstruction
@@ -20,7 +19,6 @@ from tripheno.lab.attacks.finding import FIRST_VERSION, Finding
 from tripheno.lab.attacks.obedient import asked, believes_a_forged_log
 from tripheno.lab.attacks.people import area_under_curve, mean_share, share_of
 from tripheno.lab.attacks.records import reconstruct
-from tripheno.lab.attacks.steering import DECEITS, refusals
 from tripheno.lab.attacks.suite import (
     PAPER,
     Configuration,
@@ -96,14 +94,6 @@ def test_the_first_versions_hospitals_answer_what_they_are_asked(arena, seed):
     assert (few.value, names.value, older.value, log.value) == (1.0, 1.0, 1.0, 1.0)
     assert {one.setup for one in found} == {FIRST_VERSION}
     assert not believes_a_forged_log(seed, pinned=True)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_whatever_a_coordinator_hands_on_but_the_sum_is_refused(seed):
-    found = refusals(planted(seed).hospitals, SolverSettings(RANK, seed=seed))
-    assert set(found) == set(DECEITS)
-    assert found.pop("an earlier total") == WrongStep.code
-    assert set(found.values()) == {BrokenSum.code}
 
 
 @pytest.mark.parametrize("method", ["exact", "trip"])

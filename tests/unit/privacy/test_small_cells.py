@@ -130,6 +130,6 @@ def test_who_knows_the_rule_works_a_hidden_number_of_a_group_out_in_few_tables()
     for tables in alike.values():
         arrays = np.array(tables)  # table × group × (size, have)
         numbers = np.concatenate([arrays, arrays[..., :1] - arrays[..., 1:]], axis=2)
-        same = (numbers == numbers[0]).all(axis=0) & (0 < numbers[0]) & (numbers[0] < fewest)
+        same = (numbers == numbers[0]).all(axis=0) & (numbers[0] > 0) & (numbers[0] < fewest)
         worked_out += len(tables) * bool(same.any())
     assert worked_out / len(cells) ** len(groups) == pytest.approx(0.027, abs=5e-4)

@@ -182,6 +182,9 @@ LIES: dict[str, tuple[str, Lie]] = {
     "an earlier total": ("fit/2/0/0", lambda heard, _: heard.earlier),
     "a sum without one hospital": ("fit/1/0/0", lambda heard, _: add(
         list(heard.parts.values())[1:])),
+    "one hospital twice, another not": ("fit/1/1/0", lambda heard, _: add(
+        [heard.parts[NAMES[n]] for n in (0, 1, 0)])),
+    "a total cut short": ("fit/2/1/0", lambda heard, _: heard.right[:-8]),
     "one contribution for the sum": ("people/0", lambda heard, _: heard.parts[NAMES[0]]),
     "another last total": ("carriers", lambda heard, _: _flipped(heard.right)),
     "a scale and a cap in place of a total": ("people/0", lambda _h, _: b'{"cap": 1000000}'),

@@ -22,7 +22,6 @@ from tripheno.lab.attacks.finding import (
     Finding,
 )
 from tripheno.lab.attacks.obedient import asked
-from tripheno.lab.attacks.steering import refusals
 from tripheno.lab.attacks.view import Sums, View, watched_run
 from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import CountTensor
@@ -133,7 +132,8 @@ def attack_messages(setup: Configuration, arena: Arena) -> Iterator[Finding]:
     true = {n: truth(t, features, nonnegative=nonnegative) for n, t in arena.inside.items()}
     seen = {name: one.mttkrp for name, one in found.items()}
     yield _read_total(setup, view)
-    yield from _steered(setup, arena, view)
+    if setup.sums == "masked":
+        yield _steered(setup, view)
     for what, errors in (
         ("MTTKRP", [relative_error(seen[name], true[name][0]) for name in seen]),
         ("Gram matrix", [relative_error(found[name].gram, true[name][1]) for name in seen]),
@@ -163,26 +163,21 @@ def _read_total(setup: Configuration, view: View) -> Finding:
     return Finding("a total", COORDINATOR, setup.name, "error", error, error < RECOVERED)
 
 
-def _steered(setup: Configuration, arena: Arena, view: View) -> Iterator[Finding]:
-    """A coordinator that tells hospitals different things, to tell them apart."""
-    name = "a hospital's contribution, by steering"
-    if setup.sums == "masked":
-        step, key = view.snapshots[-1].step, _product(setup)
-        parts = view.tap.contributed[step]
-        errors = [
-            relative_error(view.before.separated(step, parts, one)[key], parts[one][key])
-            for one in parts
-        ]
-        yield Finding(name, COORDINATOR, setup.name, "error", max(errors), min(errors) < RECOVERED,
-                      note="other scales to each hospital")  # fmt: skip
-    elif setup.sums == "blind":
-        codes = refusals(arena.inside, setup.settings)
-        note_text = "; ".join(
-            f"{deceit}: {code or 'NOT REFUSED'}" for deceit, code in codes.items()
-        )
-        error = float("inf") if all(codes.values()) else 0.0
-        yield Finding(name, COORDINATOR, setup.name, "error", error, not all(codes.values()),
-                      note=note_text)  # fmt: skip
+def _steered(setup: Configuration, view: View) -> Finding:
+    """A coordinator that tells hospitals different things, to tell them apart.
+
+    The real ones are lied to in `hospitals.py`.
+    """
+    step, key = view.snapshots[-1].step, _product(setup)
+    parts = view.tap.contributed[step]
+    errors = [
+        relative_error(view.before.separated(step, parts, one)[key], parts[one][key])
+        for one in parts
+    ]
+    return Finding(
+        "a hospital's contribution, by steering", COORDINATOR, setup.name, "error", max(errors),
+        min(errors) < RECOVERED, note="other scales to each hospital",
+    )  # fmt: skip
 
 
 def _absent(tensor: CountTensor) -> list[np.ndarray]:
