@@ -45,9 +45,10 @@ def shares(factor: np.ndarray) -> np.ndarray:
     return np.asarray(size / np.maximum(size.sum(axis=0), 1e-300))
 
 
-def holding(interval: Interval, estimate: np.ndarray) -> Interval:
-    """As wide as it takes to hold the estimate: a few replicates may all lie beside it."""
-    return Interval(np.minimum(interval.low, estimate), np.maximum(interval.high, estimate))
+def holding(interval: Interval, share: np.ndarray) -> Interval:
+    """Of a share, as wide as it takes to hold it: a few replicates may all lie beside it."""
+    low, high = np.clip(interval.low, 0.0, 1.0), np.clip(interval.high, 0.0, 1.0)
+    return Interval(np.minimum(low, share), np.maximum(high, share))
 
 
 def percentile_interval(
@@ -55,16 +56,22 @@ def percentile_interval(
 ) -> Interval:
     """The middle part of the replicates (first axis), as wide as so few of them demand.
 
-    Between the i-th and j-th of B draws lie (j − i)/(B + 1) of all, hence quantiles at p(B + 1).
-    ``effective`` patients (last axis) are a small sample too: wider by Student's t over normal.
+    Between the i-th and j-th of B draws lie (j − i)/(B + 1) of all, hence quantiles at p(B + 1);
+    where even the least and the largest are too close together, wider by Student's t of so few over
+    where the largest of so many normal draws stands. ``effective`` patients (last axis) are a small
+    sample too: wider by Student's t over normal.
     """
-    tail = 0.5 * (1.0 - level)
+    tail, count = 0.5 * (1.0 - level), len(values)
     low, high = np.quantile(values, [tail, 1.0 - tail], axis=0, method="weibull")
-    if effective is None:
-        return Interval(low, high)
-    freedom = np.maximum(np.asarray(effective) - 1.0, 1.0)
-    wider = stdtrit(freedom, 1.0 - tail) / ndtri(1.0 - tail)
-    wider = wider * np.sqrt((freedom + 1.0) / freedom)
+    wider = np.ones(1)
+    if effective is not None:
+        freedom = np.maximum(np.asarray(effective) - 1.0, 1.0)
+        wider = stdtrit(freedom, 1.0 - tail) / ndtri(1.0 - tail)
+        wider = wider * np.sqrt((freedom + 1.0) / freedom)
+    if 1 < count < 1.0 / tail - 1.0:
+        largest = ndtri((count - 0.375) / (count + 0.25))
+        spread = stdtrit(count - 1, 1.0 - tail) * np.sqrt(1.0 + 1.0 / count)
+        wider = wider * max(spread / largest, 1.0)
     middle = np.median(values, axis=0)
     return Interval(middle + wider * (low - middle), middle + wider * (high - middle))
 
@@ -78,8 +85,7 @@ def code_intervals(
     for n, factor in enumerate(reference):
         drawn = [shares(one[n])[:, order] for one, order in zip(replicates, orders, strict=True)]
         ends = percentile_interval(np.stack(drawn), effective=effective)
-        within = Interval(*(np.clip(end, 0.0, 1.0) for end in ends))
-        intervals.append(holding(within, shares(factor)))
+        intervals.append(holding(ends, shares(factor)))
     return intervals
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tripheno.errors import TriphenoWarning
-from tripheno.evaluation.grades import grade_for
 from tripheno.evaluation.intervals import Interval
 from tripheno.evaluation.origin import Origin
 from tripheno.privacy.prevalence import MIN_CELL, Prevalence, left_over, prevalence_of_sums
@@ -251,7 +250,7 @@ def phenotypes_of(
                 interval=_shown_interval(evidence, r),
             )
         )
-    return led_apart([replace(p, grade=p.grade or grade_of(p)) for p in found])
+    return led_apart(found)
 
 
 def _at(values: Sequence[T] | None, r: int) -> T | None:
@@ -262,13 +261,6 @@ def _shown_interval(evidence: Evidence, r: int) -> tuple[float, float] | None:
     """None where the count is withheld: an interval around it would tell it."""
     counted = _at(evidence.prevalence, r)
     return None if counted and counted.total is None else _at(evidence.intervals, r)
-
-
-def grade_of(phenotype: Phenotype) -> str | None:
-    """What finalists and resamples say together; none where nothing was resampled."""
-    if phenotype.stability_resamples is None:
-        return None
-    return grade_for(phenotype.stability_resamples, phenotype.stability)
 
 
 def _guided(solution: Solution) -> dict[int, Guided]:
@@ -360,7 +352,7 @@ def from_plain(plain: Mapping[str, Any]) -> Phenotype:
     }
     overlap, origin, prevalence = (plain[key] for key in ("overlap", "origin", "prevalence"))
     guided = plain.get("guided")
-    found = Phenotype(
+    return Phenotype(
         number=plain["phenotype"],
         weight=plain["weight"],
         share=plain["share"],
@@ -379,7 +371,6 @@ def from_plain(plain: Mapping[str, Any]) -> Phenotype:
         interval=_pair(plain),
         led_by=plain.get("led_by", ""),
     )
-    return replace(found, grade=found.grade or grade_of(found))
 
 
 def _made(kind: type[T], plain: Mapping[str, Any]) -> T:

@@ -74,7 +74,10 @@ def _sure(phenotypes: Sequence[Phenotype], starts: int) -> str:
             f"{partly} came back, {unstable} did not."
         )
     elif not stable:
-        said = f"No phenotype is stable: {partly} came back in part, {unstable} did not."
+        few = sum(p.grade == "partly" and not p.named for p in phenotypes)
+        came = [f"{partly - few} came back in part"] if partly > few else []
+        came += [f"{few} came back and rest on too few patients"] if few else []
+        said = f"No phenotype is stable: {', '.join([*came, f'{unstable} did not'])}."
     else:
         said = (
             f"How sure: {stable} stable, {partly or 'none'} partly, {unstable or 'none'} unstable."
@@ -127,6 +130,11 @@ def _next(phenotypes: Sequence[Phenotype]) -> str:
         )
     if phenotypes and all(p.grade is None for p in phenotypes):
         return "Next: see whether they come back: run it again with --resamples 10, then name them."
+    if not worth and not any(p.set_aside for p in phenotypes):
+        return (
+            "Next: nothing can be handed on, for what came back rests on too few patients. Try "
+            "more patients or hospitals."
+        )
     if not worth:
         return "Next: nothing is left to hand on; see the history of what was set aside."
     if judged < len(worth):

@@ -108,13 +108,18 @@ def coverage(seeds, patients=120, replicates=40):
     return held / asked
 
 
-def test_nine_of_ten_intervals_hold_what_more_patients_give():
-    assert 0.82 <= coverage(range(3)) <= 0.97
+resamples = pytest.mark.parametrize("replicates", [10, 40], ids=["as a study", "many"])
 
 
+@resamples
+def test_nine_of_ten_intervals_hold_what_more_patients_give(replicates):
+    assert 0.82 <= coverage(range(6), replicates=replicates) <= 0.97
+
+
+@resamples
 @pytest.mark.verify
-def test_nine_of_ten_intervals_hold_what_more_patients_give_over_thirty_networks():
-    assert 0.85 <= coverage(range(30)) <= 0.95
+def test_nine_of_ten_intervals_hold_what_more_patients_give_over_thirty_networks(replicates):
+    assert 0.85 <= coverage(range(30), replicates=replicates) <= 0.95
 
 
 def test_a_prevalence_s_interval_is_the_middle_of_its_replicates():
@@ -123,6 +128,16 @@ def test_a_prevalence_s_interval_is_the_middle_of_its_replicates():
     assert (low[0], high[0]) == pytest.approx((0.041, 0.959))
     assert prevalence_interval(carriers, np.full(101, 100.0), np.array([0.99])).high == [0.99]
     assert percentile_interval(np.zeros((5, 2, 2))).low.shape == (2, 2)
+    few = np.array([[0.9, 0.01]] * 9 + [[1.0, 0.2]])
+    low, high = prevalence_interval(few, np.ones(10), np.array([0.92, 0.02]))
+    assert ((low >= 0.0) & (high <= 1.0)).all()
+
+
+@pytest.mark.parametrize("count", [5, 10, 18, 40])
+def test_nine_of_ten_intervals_of_few_draws_hold_a_further_one(count):
+    draws = np.random.default_rng(0).standard_normal((count + 1, 20_000))
+    low, high = percentile_interval(draws[1:])
+    assert 0.87 <= ((low <= draws[0]) & (draws[0] <= high)).mean() <= 0.93
 
 
 def test_carriers_are_found_and_relabelled_patients_have_nothing():

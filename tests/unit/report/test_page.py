@@ -129,6 +129,12 @@ def test_what_to_do_next_follows_from_how_sure_it_is(folder):
     assert "do not name or use these" in last("unstable")
     assert "of the stable ones first" in last("stable")
     assert "of the partly stable ones first" in last("partly")
+    few = [replace(one, grade="partly", named=False) for one in report.phenotypes]
+    first, *_, then = sentences(replace(report, phenotypes=few))
+    assert first == (
+        f"No phenotype is stable: {len(few)} came back and rest on too few patients, 0 did not."
+    )
+    assert then.startswith("Next: nothing can be handed on")
 
 
 def test_pairs_and_numbers_in_a_sentence_cannot_be_read_as_a_list_or_a_count(folder):

@@ -102,13 +102,6 @@ def test_the_tournament_of_three_hospitals_is_that_of_pooled_patients_and_reache
     assert found.objective <= 1.0025 * min(singles)
 
 
-def test_one_start_is_no_tournament():
-    adding = Adding(hospitals())
-    match = tournament.opened(adding.tensors[0].axes, adding.root(RANK, 0), RANK, 0, 1)
-    assert match.over
-    assert len(match.candidates) == 1
-
-
 def test_most_votes_go_on_and_a_tie_goes_to_the_lower_index():
     axes = hospitals()[0].axes
     root = Adding(hospitals()).root(RANK, 0)
