@@ -12,7 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tripheno.errors import DatabaseUnreachable, MissingExtra, SettingsError, UnreadableTable
+from tripheno.errors import (
+    DatabaseUnreachable,
+    DoubtfulTable,
+    MissingExtra,
+    SettingsError,
+    UnreadableTable,
+)
 from tripheno.records.duck import Workbench, identifier, sql_text
 from tripheno.records.tables import TableOrigin
 
@@ -31,6 +37,7 @@ _TITLES = {
 _ADDRESS = re.compile(r"(postgres(?:ql)?|snowflake|bigquery)://|(sqlite):")
 _OTHER = re.compile(r"([A-Za-z][\w+.-]+):(?://|\w+:)")  # C:\ is a folder
 _NUMERIC = ("INT", "BIGINT", "SMALLINT", "REAL", "NUM", "FLOAT", "DOUBLE", "DECIMAL")
+_HIDES = "SELECT row_security_active($1::text)"
 _HELD = "SELECT DISTINCT typeof({}) FROM {}"  # SQLite makes 8.45 of 008.45 by the name of a type
 Listed = Iterator[tuple[str, str, str, str]]
 
@@ -131,11 +138,14 @@ class DatabaseOrigin(TableOrigin):
         self._numeric = {
             (table.lower(), column) for _, table, column, d in listed if d == "a number"
         }
+        self._twice = set()
         for schema_name, table, column, dtype in listed:
-            if self._tables.setdefault(table.lower(), (schema_name, table)) == (schema_name, table):
-                self._columns.setdefault(table.lower(), {})[column] = _DUCK_TYPES.get(
-                    dtype, "VARCHAR"
-                )
+            key = table.lower()
+            first = self._tables.setdefault(key, (schema_name, table))
+            if first == (schema_name, table):
+                self._columns.setdefault(key, {})[column] = _DUCK_TYPES.get(dtype, "VARCHAR")
+            elif name != "postgresql" or first[0] == schema_name:  # whose path has an order
+                self._twice.add(key)
 
     def names(self) -> list[str]:
         """The tables on the search path."""
@@ -143,6 +153,13 @@ class DatabaseOrigin(TableOrigin):
 
     def columns(self, name: str) -> dict[str, str]:
         """The table's columns, and the DuckDB types they arrive in."""
+        if name in self._twice:
+            raise DoubtfulTable(
+                f"Table '{name}' is there more than once",
+                where=self.title,
+                why="their names differ by capitals only, or they stand in several schemas",
+                fix="name the schema that is meant with --schema, and keep one table of that name",
+            )
         return self._columns[name]
 
     def relation(self, name: str, columns: Sequence[str]) -> str:
@@ -156,6 +173,16 @@ class DatabaseOrigin(TableOrigin):
             cursor.execute(query)
             self._bench.take(identifier(copy), cursor.fetch_record_batch())
         return identifier(copy)
+
+    def doubts(self, name: str) -> Sequence[str]:
+        """Whether the server hides rows from this user."""
+        if self._name != "postgresql":
+            return ()
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.execute(_HIDES, parameters=(self._full_name(name),))
+            ((hides,),) = cursor.fetchall()
+        words = f"{self.shown(name)}: row-level security is on: rows may be hidden from this user"
+        return (words,) if hides else ()
 
     def kinds_held(self, name: str, column: str) -> set[str]:
         """What a column holds where its type does not tell: text, integer or real."""
@@ -171,7 +198,7 @@ class DatabaseOrigin(TableOrigin):
         """What the driver complains of, without its words: they may quote a row."""
         try:
             yield
-        except self._connection.Error as fault:
+        except (self._connection.Error, UnreadableTable) as fault:  # also on its way into DuckDB
             damaged = "malformed" in str(fault) or "not a database" in str(fault)
             raise UnreadableTable(
                 f"The {self.title} database cannot be read",
@@ -222,14 +249,13 @@ _DUCK_TYPES = {
     "numeric": "DOUBLE",
     "real": "DOUBLE",
     "double precision": "DOUBLE",
-    "date": "DATE",
+    "date": "TIMESTAMP",  # it may be infinite
     "timestamp without time zone": "TIMESTAMP",
     "timestamp with time zone": "TIMESTAMP WITH TIME ZONE",
 }
 _CASTS = {
     "BIGINT": "::bigint",
     "DOUBLE": "::double precision",
-    "DATE": "::date",
     "TIMESTAMP": "::timestamp",
     "TIMESTAMP WITH TIME ZONE": "::timestamptz",
     "VARCHAR": "::text",

@@ -133,10 +133,13 @@ class FolderOrigin(TableOrigin):
             and sorted(self._header(files[0])) == sorted(self._header(self._files[name][0]))
         ]
 
-    def unended(self, name: str) -> list[str]:
+    def doubts(self, name: str) -> list[str]:
         """The plain files of a table that stop within a line, as one that was cut off does."""
-        plain = [file for file in self._files[name] if kind_of(file) == "text"]
-        return [self._short(file) for file in plain if not ends_a_line(file)]
+        return [
+            f"{self._short(file)}: the last line has no end: is the file complete?"
+            for file in self._files[name]
+            if kind_of(file) == "text" and not ends_a_line(file)
+        ]
 
     @staticmethod
     def _parquet(files: Sequence[Path]) -> str:

@@ -79,8 +79,8 @@ class TableOrigin(Protocol):
         """Tables that look like parts of this one and are none."""
         return ()
 
-    def unended(self, name: str) -> Sequence[str]:  # noqa: ARG002
-        """Files of a table that stop within a line, as one that was cut off does."""
+    def doubts(self, name: str) -> Sequence[str]:  # noqa: ARG002
+        """What makes one doubt that the whole table was read."""
         return ()
 
     def kinds_held(self, name: str, column: str) -> set[str]:  # noqa: ARG002
@@ -181,10 +181,7 @@ class Tables:
         relation = cleaned(self.origin.relation(name, list(read)), read, self.bench.missing)
         self._create(view, expressions, relation)
         self.opened[view] = name
-        self._notes += [
-            f"{file}: the last line has no end: is the file complete?"
-            for file in self.origin.unended(name)
-        ]
+        self._notes += self.origin.doubts(name)
         unread = [f for f in self.origin.foreign if name in f.lower()]
         if unread:
             self._notes.append(f"{self.shown(view)}: not read: {', '.join(unread[:5])}")
@@ -198,7 +195,8 @@ class Tables:
         self, name: str, column: Column, found: str, by_lower: Mapping[str, str]
     ) -> None:
         """Refuse a column that is there twice; say which of several names was read."""
-        if f"{found.lower()} (2)" in by_lower:
+        alike = [c for c in self.origin.columns(name) if c.lower() == found.lower()]
+        if len(alike) > 1 or f"{found.lower()} (2)" in by_lower:
             raise DoubtfulTable(
                 f"Column '{found}' is there more than once",
                 where=self.origin.shown(name),
@@ -277,7 +275,7 @@ class Tables:
     def _missing_columns(
         self, name: str, absent: Sequence[str], found: Sequence[str]
     ) -> MissingColumn:
-        one = len(found) == 1
+        one = len(found) == 1 and not found[0].isidentifier()
         listed = "found instead: " + ", ".join(found[:20]) + (" …" if len(found) > 20 else "")
         return MissingColumn(
             f"Table '{name}' has no column '" + "', '".join(absent) + "'",
