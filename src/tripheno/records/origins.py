@@ -279,7 +279,17 @@ class DuckDBOrigin(TableOrigin):
         """The table under its full name."""
         del columns
         schema, table = self._tables[name]
-        return f"origin.{identifier(schema)}.{identifier(table)}"
+        full = f"origin.{identifier(schema)}.{identifier(table)}"
+        try:
+            self._bench.run(f"SELECT 1 FROM {full} LIMIT 0")  # noqa: S608
+        except duckdb.Error:
+            raise UnreadableTable(
+                f"The view '{table}' cannot be read",
+                where=self._path.name,
+                why="what it looks at is gone, or has changed",
+                fix="make the view again, or export its table",
+            ) from None
+        return full
 
     def shown(self, name: str) -> str:
         """The table's name."""
