@@ -8,6 +8,7 @@ columns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,7 +20,7 @@ from tripheno.errors import (
     MissingTable,
     UnreadableTable,
 )
-from tripheno.records.duck import Workbench, identifier, literals
+from tripheno.records.duck import Workbench, identifier, literal
 from tripheno.records.textfile import NOBODY, are_names
 
 
@@ -301,6 +302,7 @@ _EMPTY = {
 _EXACT = 2**53  # whole numbers up to here survive in a floating-point column
 _TEXT = ("VARCHAR", "ENUM", "BLOB")
 _IDS = ("id", "whole")
+_FIGURES = re.compile(r"[-\d.:T ]*\d[-\d.:T ]*")  # a missing word that might be taken for a value
 _PLAIN = {"id": "plain_id", "whole": "plain_number", "time": "plain_time",
           "number": "plain_value", "offset": "plain_value"}  # fmt: skip
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
@@ -327,24 +329,31 @@ def cleaned(relation: str, columns: Mapping[str, tuple[str, str]], missing: Sequ
         name = identifier(column)
         read = {"B": f"decode({name})", "E": f"CAST({name} AS VARCHAR)"}.get(dtype[0].upper(), name)
         if kind in _PLAIN:
-            figures = [word for word in missing if any(map(str.isdigit, word))]
-            asked = f"{read} NOT IN ({literals(figures)})" if figures else "true"
+            figures = [word for word in missing if _FIGURES.fullmatch(word)]
+            asked = f"NOT {_one_of(read, figures)}" if figures else "true"
             found = f"CASE WHEN {asked} THEN {_PLAIN[kind]}({read}) END"
             plain.append(f"{found} AS {_plain(column)}")
             read = f"CASE WHEN {_plain(column)} IS NULL THEN {read} END"
         seen.append(f"unquoted(visible({read})) AS {name}")
         kept = name if kind in ("text", "icd", "code") else f"trim({name})"
-        meant = f"trim({name}) NOT IN ({literals(missing)})"
+        meant = f"NOT {_one_of(f'trim({name})', missing)}"
         if kind in _IDS:
             header = [column] if len(column) > 1 else []  # it stands again where files were joined
             words = [word.lower() for word in (*missing, *NOBODY, *header)]
-            meant = f"lower(trim({name})) NOT IN ({literals(words)}) AND is_word({name})"
-        given.append(f"CASE WHEN {meant} THEN {kept} END AS {name}")
+            meant = f"NOT {_one_of(f'lower(trim({name}))', words)} AND is_word({name})"
+        given.append(f"CASE WHEN {name} IS NULL THEN NULL WHEN {meant} THEN {kept} END AS {name}")
     if not seen:
         return relation
     inner = f"(SELECT {', '.join(['*', *plain])} FROM {relation})"  # noqa: S608
     inner = f"(SELECT * REPLACE ({', '.join(seen)}) FROM {inner})"  # noqa: S608
     return f"(SELECT * REPLACE ({', '.join(given)}) FROM {inner})"  # noqa: S608
+
+
+def _one_of(text: str, words: Sequence[str]) -> str:
+    """Whether a text is one of these words. DuckDB would make a join of a long IN (…), which every
+    row has to pass; a pattern is asked only where a CASE comes to it.
+    """
+    return f"regexp_full_match({text}, {literal('|'.join(map(re.escape, dict.fromkeys(words))))})"
 
 
 def canonical(column: str, kind: str, dtype: str) -> str:

@@ -31,7 +31,8 @@ END;
 CREATE MACRO is_word(clean) AS regexp_matches(clean, '[\pL\pN]');
 
 -- What is written in the commonest way, which needs no further look; NULL for everything else.
-CREATE MACRO plain_id(written) AS CASE WHEN regexp_full_match(written, '\d+') THEN written END;
+CREATE MACRO plain_id(written) AS
+    CASE WHEN written NOT GLOB '*[!0-9]*' AND written <> '' THEN written END;
 
 CREATE MACRO plain_number(written) AS CASE  -- 007 is a word
     WHEN CAST(try_cast(written AS BIGINT) AS VARCHAR) = written THEN try_cast(written AS BIGINT)
@@ -41,6 +42,7 @@ CREATE MACRO plain_value(written) AS
     CASE WHEN regexp_full_match(written, '-?\d+(\.\d+)?') THEN try_cast(written AS DOUBLE) END;
 
 CREATE MACRO plain_time(written) AS CASE
+    WHEN strlen(written) = 10 AND right(written, 1) BETWEEN '0' AND '9' THEN try_cast(written AS TIMESTAMP)
     WHEN regexp_full_match(written, '\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?')
         THEN try_cast(written AS TIMESTAMP)
 END;
