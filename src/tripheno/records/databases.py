@@ -14,13 +14,12 @@ from typing import Any
 
 from tripheno.errors import (
     DatabaseUnreachable,
-    DoubtfulTable,
     MissingExtra,
     SettingsError,
     UnreadableTable,
 )
+from tripheno.records.catalog import Catalog
 from tripheno.records.duck import Workbench, identifier, sql_text
-from tripheno.records.tables import TableOrigin
 
 _CONCEPTS_OF = {
     "drug_exposure": "drug_concept_id",
@@ -123,44 +122,21 @@ def _all_columns(connection: Any, schema: str | None) -> Listed:
                     yield name, table["table_name"], column["column_name"], dtype
 
 
-class DatabaseOrigin(TableOrigin):
+class DatabaseOrigin(Catalog):
     """The tables of one database."""
 
     def __init__(self, bench: Workbench, connection: Any, name: str, schema: str | None) -> None:
         self._bench, self._connection, self._name = bench, connection, name
-        self.title, self._copies = _TITLES[name], 0
+        self.title, self._copies = _TITLES[name], 0  # an error may need the title before all else
         bench.at_close.append(connection.close)
         listing = _postgres_columns if name == "postgresql" else _all_columns
         with self._translated():
             listed = list(listing(connection, schema))
-        self._tables: dict[str, tuple[str, str]] = {}
-        self._columns: dict[str, dict[str, str]] = {}
         self._numeric = {
             (table.lower(), column) for _, table, column, d in listed if d == "a number"
         }
-        self._twice = set()
-        for schema_name, table, column, dtype in listed:
-            key = table.lower()
-            first = self._tables.setdefault(key, (schema_name, table))
-            if first == (schema_name, table):
-                self._columns.setdefault(key, {})[column] = _DUCK_TYPES.get(dtype, "VARCHAR")
-            elif name != "postgresql" or first[0] == schema_name:  # whose path has an order
-                self._twice.add(key)
-
-    def names(self) -> list[str]:
-        """The tables on the search path."""
-        return list(self._tables)
-
-    def columns(self, name: str) -> dict[str, str]:
-        """The table's columns, and the DuckDB types they arrive in."""
-        if name in self._twice:
-            raise DoubtfulTable(
-                f"Table '{name}' is there more than once",
-                where=self.title,
-                why="their names differ by capitals only, or they stand in several schemas",
-                fix="name the schema that is meant with --schema, and keep one table of that name",
-            )
-        return self._columns[name]
+        typed = ((s, t, c, _DUCK_TYPES.get(dtype, "VARCHAR")) for s, t, c, dtype in listed)
+        super().__init__(_TITLES[name], typed, in_order=name == "postgresql")
 
     def relation(self, name: str, columns: Sequence[str]) -> str:
         """Fetch these columns into the workbench and name the copy."""
@@ -205,10 +181,6 @@ class DatabaseOrigin(TableOrigin):
                 why="the file is damaged or cut off" if damaged else _reason(str(fault)),
                 fix="try the same tables with the database's own client",
             ) from None
-
-    def shown(self, name: str) -> str:
-        """The table's name."""
-        return self._tables[name][1]
 
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """A server's tables change under our eyes: only their names are recorded."""

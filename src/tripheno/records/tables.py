@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tripheno.errors import (
     ContradictoryKeys,
@@ -20,6 +19,7 @@ from tripheno.errors import (
     MissingTable,
     UnreadableTable,
 )
+from tripheno.records.catalog import TableOrigin
 from tripheno.records.duck import Workbench, identifier, literal
 from tripheno.records.textfile import NOBODY, are_names
 
@@ -55,41 +55,6 @@ class TableNeed:
     def of(cls, names: str, columns: str) -> TableNeed:
         """A need in its short form."""
         return cls(tuple(names.split("|")), tuple(Column.parse(word) for word in columns.split()))
-
-
-class TableOrigin(Protocol):
-    """Where tables come from: a folder of files, a DuckDB file, a database server."""
-
-    title: str
-    foreign: Sequence[str] = ()
-    """Files that are no tables."""
-
-    def names(self) -> list[str]:
-        """The tables there are, in lower case."""
-
-    def columns(self, name: str) -> dict[str, str]:
-        """A table's columns as they are spelt, and their DuckDB types."""
-
-    def relation(self, name: str, columns: Sequence[str]) -> str:
-        """What to write after FROM to read these columns of a table."""
-
-    def shown(self, name: str) -> str:
-        """The table's name for people: a file's name, or schema and table."""
-
-    def beside(self, name: str) -> Sequence[str]:  # noqa: ARG002  a database's table is whole
-        """Tables that look like parts of this one and are none."""
-        return ()
-
-    def doubts(self, name: str) -> Sequence[str]:  # noqa: ARG002
-        """What makes one doubt that the whole table was read."""
-        return ()
-
-    def kinds_held(self, name: str, column: str) -> set[str]:  # noqa: ARG002
-        """What a column holds where its type does not tell: text, integer or real."""
-        return set()
-
-    def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
-        """What was read, for the provenance record."""
 
 
 class Tables:

@@ -216,6 +216,8 @@ CREATE MACRO flag_of(written) AS CASE
     WHEN lower(tidy(coalesce(written, ''))) IN ('', 'normal', 'n', 'delta') THEN false
 END;
 
+CREATE MACRO hicl_code(id) AS nullif(regexp_extract(id, '^0*([1-9]\d*)$', 1), '');
+
 -- A moment counted in minutes from another; minutes that cannot be read are minus infinity.
 CREATE MACRO after(begins, minutes) AS CASE
     WHEN isfinite(minutes) THEN begins + to_seconds(60 * minutes)
