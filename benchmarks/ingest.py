@@ -1,11 +1,11 @@
 """How fast do EHR tables become a tensor, and in how much memory?
 
 Synthetic tables (half drugs, half conditions, by visit) are ingested and counted: OMOP's with whole
-numbers in Parquet, MIMIC's with text in CSV. Beside each a plain DuckDB SQL joins the same two
-tables by visit and counts the same cells. Each runs in a process of its own, so that peak memory is
-its own.
+numbers in Parquet, the same in CSV, and MIMIC's with text in CSV. Beside each a plain DuckDB SQL
+joins the same two tables by visit and counts the same cells. Each runs in a process of its own, so
+that peak memory is its own; processor time is what is compared.
 
-    python -m benchmarks.ingest [--events 20000000]
+    python -m benchmarks.ingest [--events 20000000] [--kind mimic]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -50,7 +51,14 @@ def make_tables(folder: Path, events: int) -> None:
     db.close()
 
 
-def write_texts(folder: Path) -> None:
+def write_csv(parquet: Path, folder: Path) -> None:
+    """The same tables in CSV."""
+    with duckdb.connect() as db:
+        for path in parquet.glob("*.parquet"):
+            db.execute(f"COPY (FROM '{path}') TO '{folder / path.stem}.csv' (HEADER)")
+
+
+def write_texts(parquet: Path, folder: Path) -> None:
     """The same records as MIMIC writes them, in CSV."""
     db = duckdb.connect()
     for table, columns, written in (
@@ -61,7 +69,7 @@ def write_texts(folder: Path) -> None:
     ):  # fmt: skip
         db.execute(
             f"COPY (SELECT person_id AS subject_id, visit_occurrence_id AS hadm_id, {columns} "
-            f"FROM '{folder / table}.parquet') TO '{folder / written}.csv' (HEADER)"
+            f"FROM '{parquet / table}.parquet') TO '{folder / written}.csv' (HEADER)"
         )
     db.close()
 
@@ -75,7 +83,12 @@ def run_tripheno(folder: Path, kind: str) -> dict[str, float]:
 
     rule = CountingRule(("medication", "diagnosis"), "visit")
     started = time.perf_counter()
-    ingest(source_named(kind), str(folder), folder / "site", IngestSettings(rule=rule))
+    ingest(
+        source_named(kind.partition("-")[0]),
+        str(folder),
+        folder / "site",
+        IngestSettings(rule=rule),
+    )
     ingested, cpu = time.perf_counter(), time.process_time()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     facts = tensor_facts(folder / "site" / "events.parquet", rule)
@@ -88,7 +101,11 @@ def run_tripheno(folder: Path, kind: str) -> dict[str, float]:
     }
 
 
+MAKERS = {"omop-csv": write_csv, "mimic": write_texts}
 JOINS = {
+    "omop-csv": "person_id, drug_concept_id, condition_concept_id, "
+    "count(DISTINCT visit_occurrence_id) FROM '{}/drug_exposure.csv' "
+    "JOIN '{}/condition_occurrence.csv' USING (person_id, visit_occurrence_id)",
     "omop": "person_id, drug_concept_id, condition_concept_id, "
     "count(DISTINCT visit_occurrence_id) FROM '{}/drug_exposure.parquet' "
     "JOIN '{}/condition_occurrence.parquet' USING (person_id, visit_occurrence_id)",
@@ -97,6 +114,9 @@ JOINS = {
     "JOIN read_csv('{}/DIAGNOSES_ICD.csv', types = {{'icd9_code': 'VARCHAR'}}) AS conditions "
     "USING (subject_id, hadm_id)",
 }
+
+
+KINDS = ("omop", "omop-csv", "mimic")
 
 
 def run_duckdb(folder: Path, kind: str) -> dict[str, float]:
@@ -109,18 +129,22 @@ def run_duckdb(folder: Path, kind: str) -> dict[str, float]:
     return {"seconds": time.perf_counter() - started, "nonzeros": counted[0][0]}
 
 
-def measure(events: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Both ways on both kinds of tables, each in its own process."""
+def measure(events: int, kinds: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
+    """Both ways on every kind of tables, each in its own process."""
     results: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory(prefix="tripheno-bench-") as name:
-        make_tables(Path(name), events)
-        for kind in JOINS:
-            if kind == "mimic":
-                write_texts(Path(name))
+        held = Path(name) / "omop"
+        held.mkdir()
+        make_tables(held, events)
+        for kind in kinds:
+            folder = Path(name) / kind
+            if kind != "omop":
+                folder.mkdir()
+                MAKERS[kind](held, folder)
             for way in ("tripheno", "duckdb"):
                 command = [sys.executable, "-m", "benchmarks.ingest", "--way", way, "--kind", kind]
                 done = subprocess.run(
-                    [*command, "--folder", name], check=True, capture_output=True, text=True
+                    [*command, "--folder", folder], check=True, capture_output=True, text=True
                 )
                 results.setdefault(kind, {})[way] = json.loads(done.stdout.splitlines()[-1])
     return results
@@ -157,7 +181,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
     if given.way is None:
-        print(report(given.events, measure(given.events)))
+        print(report(given.events, measure(given.events, (given.kind,) if given.kind else KINDS)))
         return
     result = (run_tripheno if given.way == "tripheno" else run_duckdb)(given.folder, given.kind)
     result["cpu_seconds"] = time.process_time()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 _SEVERAL = re.compile(r"[\w.]*\d[\w.]*(\s*[;|,]\s*[\w.]*\d[\w.]*)+|[\[{].*[\]}]")
 _WORDY = re.compile(r"(\S*\d\S*?)[\s:–-]+\D.*")
-_CODE = re.compile(r"\S*\d\S*")
+_CODE = re.compile(r"[^\s:]*\d[^\s:]*")
 _LATIN = str.maketrans("авекмнорстухіαβεικνορτυχ", "abekmhopctyxiabeiknoptux")
 """Cyrillic and Greek letters that look like Latin ones."""
 
@@ -29,7 +29,11 @@ def spellings(mode: str, codes: Sequence[str]) -> Iterator[str]:
             yield f"{mode}: {len(twins):,} codes differ by {words} only: {_some(twins)}"
             held = {code: plain for code, plain in held.items() if count[folded[code]] == 1}
     known = set(codes)
-    wordy = [c for c in codes if (m := _WORDY.fullmatch(c)) is not None and m[1] in known]
+    wordy = [
+        c
+        for c in codes
+        if mode != "medication" and (m := _WORDY.fullmatch(c)) is not None and m[1] in known
+    ]
     if wordy:
         yield f"{mode}: {len(wordy):,} codes are another with words behind it: " + _some(wordy)
     several = [code for code in codes if _SEVERAL.fullmatch(code)]
@@ -46,7 +50,7 @@ def _same_letters(code: str) -> str:
 
 
 def _if_code(fold: Callable[[str], str]) -> Callable[[str], str]:
-    """Words are left as they are: only what has a digit and no blank is a code."""
+    """Words are left as they are, and codes of a system: these are spelt alike already."""
     return lambda plain: fold(plain) if _CODE.fullmatch(plain) else plain
 
 

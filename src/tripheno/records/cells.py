@@ -13,11 +13,11 @@ from pathlib import Path
 
 from tripheno.errors import BadCells, DoubtfulTable, SettingsError, UnknownRecords
 from tripheno.provenance import file_fingerprint
+from tripheno.records.catalog import TableOrigin
 from tripheno.records.delimited import plain_text
 from tripheno.records.duck import Workbench, identifier, literal, literals, sql_text
 from tripheno.records.origins import stem_of
 from tripheno.records.source import Extract, IngestSettings, ReadingPlan
-from tripheno.records.tables import TableOrigin
 from tripheno.records.textfile import NOBODY, kind_of, lines
 
 _LARGEST = 2**32 - 1

@@ -12,9 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tripheno.errors import DatabaseUnreachable, MissingExtra, SettingsError, UnreadableTable
+from tripheno.errors import (
+    DatabaseUnreachable,
+    MissingExtra,
+    SettingsError,
+    UnreadableTable,
+)
+from tripheno.records.catalog import Catalog
 from tripheno.records.duck import Workbench, identifier, sql_text
-from tripheno.records.tables import TableOrigin
 
 _CONCEPTS_OF = {
     "drug_exposure": "drug_concept_id",
@@ -31,6 +36,7 @@ _TITLES = {
 _ADDRESS = re.compile(r"(postgres(?:ql)?|snowflake|bigquery)://|(sqlite):")
 _OTHER = re.compile(r"([A-Za-z][\w+.-]+):(?://|\w+:)")  # C:\ is a folder
 _NUMERIC = ("INT", "BIGINT", "SMALLINT", "REAL", "NUM", "FLOAT", "DOUBLE", "DECIMAL")
+_HIDES = "SELECT row_security_active($1::text)"
 _HELD = "SELECT DISTINCT typeof({}) FROM {}"  # SQLite makes 8.45 of 008.45 by the name of a type
 Listed = Iterator[tuple[str, str, str, str]]
 
@@ -116,34 +122,21 @@ def _all_columns(connection: Any, schema: str | None) -> Listed:
                     yield name, table["table_name"], column["column_name"], dtype
 
 
-class DatabaseOrigin(TableOrigin):
+class DatabaseOrigin(Catalog):
     """The tables of one database."""
 
     def __init__(self, bench: Workbench, connection: Any, name: str, schema: str | None) -> None:
         self._bench, self._connection, self._name = bench, connection, name
-        self.title, self._copies = _TITLES[name], 0
+        self.title, self._copies = _TITLES[name], 0  # an error may need the title before all else
         bench.at_close.append(connection.close)
         listing = _postgres_columns if name == "postgresql" else _all_columns
         with self._translated():
             listed = list(listing(connection, schema))
-        self._tables: dict[str, tuple[str, str]] = {}
-        self._columns: dict[str, dict[str, str]] = {}
         self._numeric = {
             (table.lower(), column) for _, table, column, d in listed if d == "a number"
         }
-        for schema_name, table, column, dtype in listed:
-            if self._tables.setdefault(table.lower(), (schema_name, table)) == (schema_name, table):
-                self._columns.setdefault(table.lower(), {})[column] = _DUCK_TYPES.get(
-                    dtype, "VARCHAR"
-                )
-
-    def names(self) -> list[str]:
-        """The tables on the search path."""
-        return list(self._tables)
-
-    def columns(self, name: str) -> dict[str, str]:
-        """The table's columns, and the DuckDB types they arrive in."""
-        return self._columns[name]
+        typed = ((s, t, c, _DUCK_TYPES.get(dtype, "VARCHAR")) for s, t, c, dtype in listed)
+        super().__init__(_TITLES[name], typed, in_order=name == "postgresql")
 
     def relation(self, name: str, columns: Sequence[str]) -> str:
         """Fetch these columns into the workbench and name the copy."""
@@ -156,6 +149,16 @@ class DatabaseOrigin(TableOrigin):
             cursor.execute(query)
             self._bench.take(identifier(copy), cursor.fetch_record_batch())
         return identifier(copy)
+
+    def doubts(self, name: str) -> Sequence[str]:
+        """Whether the server hides rows from this user."""
+        if self._name != "postgresql":
+            return ()
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.execute(_HIDES, parameters=(self._full_name(name),))
+            ((hides,),) = cursor.fetchall()
+        words = f"{self.shown(name)}: row-level security is on: rows may be hidden from this user"
+        return (words,) if hides else ()
 
     def kinds_held(self, name: str, column: str) -> set[str]:
         """What a column holds where its type does not tell: text, integer or real."""
@@ -171,17 +174,13 @@ class DatabaseOrigin(TableOrigin):
         """What the driver complains of, without its words: they may quote a row."""
         try:
             yield
-        except self._connection.Error as fault:
+        except (self._connection.Error, UnreadableTable) as fault:  # also on its way into DuckDB
             damaged = "malformed" in str(fault) or "not a database" in str(fault)
             raise UnreadableTable(
                 f"The {self.title} database cannot be read",
                 why="the file is damaged or cut off" if damaged else _reason(str(fault)),
                 fix="try the same tables with the database's own client",
             ) from None
-
-    def shown(self, name: str) -> str:
-        """The table's name."""
-        return self._tables[name][1]
 
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """A server's tables change under our eyes: only their names are recorded."""
@@ -222,14 +221,13 @@ _DUCK_TYPES = {
     "numeric": "DOUBLE",
     "real": "DOUBLE",
     "double precision": "DOUBLE",
-    "date": "DATE",
+    "date": "TIMESTAMP",  # it may be infinite
     "timestamp without time zone": "TIMESTAMP",
     "timestamp with time zone": "TIMESTAMP WITH TIME ZONE",
 }
 _CASTS = {
     "BIGINT": "::bigint",
     "DOUBLE": "::double precision",
-    "DATE": "::date",
     "TIMESTAMP": "::timestamp",
     "TIMESTAMP WITH TIME ZONE": "::timestamptz",
     "VARCHAR": "::text",

@@ -23,6 +23,7 @@ _ATTRIBUTES = (  # eICU has ages at admission, no years: de-identified stays hav
     "CASE WHEN age LIKE '>%' THEN 90 ELSE try_cast(age AS INTEGER) END AS age, gender AS sex, "
     "lower(hospitaldischargestatus) = 'expired' AS died FROM src.people"
 )
+BROUGHT = TableNeed.of("admissiondrug", "drugname:text drughiclseqno:id")  # for its names alone
 HOSPITAL = TableNeed.of("hospital", "hospitalid:id region:text?")
 NEEDS = {
     "medication": TableNeed.of(
@@ -64,6 +65,8 @@ class EICU:
         extracts = []
         for mode in settings.rule.modes:
             tables.open(NEEDS[mode])
+            if mode == "medication":
+                tables.open(BROUGHT, optional=True)
             if mode == "medication" and "drugordercancelled" not in tables.columns("medication"):
                 tables.note("medication: no column drugordercancelled: cancelled orders count too")
             extracts.append(Extract(mode, tables.shown(mode), sql_text(f"eicu_{mode}")))

@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 from tripheno.errors import MissingTable, SettingsError
+from tripheno.records.catalog import TableOrigin
 from tripheno.records.cells import cells_in_tables, cells_in_tns, is_tns, plan_of_cells
 from tripheno.records.duck import Workbench, identifier, literal, sql_text
 from tripheno.records.mapping import TableMapping, read_mapping
 from tripheno.records.origins import origin_of, table_name
 from tripheno.records.source import Extract, IngestSettings, ReadingPlan
-from tripheno.records.tables import Column, TableNeed, TableOrigin, Tables
+from tripheno.records.tables import Column, TableNeed, Tables
 
 MAPPING_FILE = "site.toml"
 _YES = ("yes", "y", "true", "t", "1", "1.0", "0.0", "given", "x", "+")

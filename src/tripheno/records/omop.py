@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tripheno.records.catalog import TableOrigin
 from tripheno.records.databases import is_address
 from tripheno.records.duck import Workbench, sql_text
 from tripheno.records.origins import origin_of
 from tripheno.records.ranges import load_ranges
 from tripheno.records.source import Extract, IngestSettings, ReadingPlan
-from tripheno.records.tables import TableNeed, TableOrigin, Tables
+from tripheno.records.tables import TableNeed, Tables
 
 VISITS = TableNeed.of("visit_occurrence", "visit_occurrence_id:key person_id:key")
 CONCEPT = TableNeed.of(

@@ -23,10 +23,10 @@ from tripheno.errors import (
     UnreadableTable,
 )
 from tripheno.provenance import file_fingerprint
+from tripheno.records.catalog import Catalog, TableOrigin
 from tripheno.records.databases import database_origin, is_address
 from tripheno.records.delimited import csv_relation
 from tripheno.records.duck import Workbench, identifier, literal, literals
-from tripheno.records.tables import TableOrigin
 from tripheno.records.textfile import ends_a_line, header_of, kind_of
 
 _SUFFIXES = (".parquet", ".csv", ".tsv", ".txt")
@@ -133,10 +133,13 @@ class FolderOrigin(TableOrigin):
             and sorted(self._header(files[0])) == sorted(self._header(self._files[name][0]))
         ]
 
-    def unended(self, name: str) -> list[str]:
+    def doubts(self, name: str) -> list[str]:
         """The plain files of a table that stop within a line, as one that was cut off does."""
-        plain = [file for file in self._files[name] if kind_of(file) == "text"]
-        return [self._short(file) for file in plain if not ends_a_line(file)]
+        return [
+            f"{self._short(file)}: the last line has no end: is the file complete?"
+            for file in self._files[name]
+            if kind_of(file) == "text" and not ends_a_line(file)
+        ]
 
     @staticmethod
     def _parquet(files: Sequence[Path]) -> str:
@@ -229,11 +232,11 @@ def _doubt(files: Sequence[Path], copies: Sequence[Path]) -> str:
     return "" if len(alike) == 1 else "their folders are not numbered parts (2020, 2021 …)"
 
 
-class DuckDBOrigin(TableOrigin):
+class DuckDBOrigin(Catalog):
     """A DuckDB database file, opened read-only; one of its schemas, or all."""
 
     def __init__(self, bench: Workbench, path: Path, schema: str | None = None) -> None:
-        self._path, self._bench, self.title = path, bench, path.name
+        self._path, self._bench = path, bench
         try:
             bench.run(f"ATTACH {literal(str(path))} AS origin (READ_ONLY)")
         except (UnreadableTable, duckdb.Error):
@@ -251,36 +254,23 @@ class DuckDBOrigin(TableOrigin):
             "ORDER BY column_index",
             schema=schema,
         )
-        self._tables: dict[str, tuple[str, str]] = {}
-        self._columns: dict[str, dict[str, str]] = {}
-        self._twice = set()
-        for place, table, column, dtype in rows:
-            if self._tables.setdefault(table.lower(), (place, table)) != (place, table):
-                self._twice.add(table.lower())
-            self._columns.setdefault(table.lower(), {})[column] = dtype
-
-    def names(self) -> list[str]:
-        """Every table and view of the database."""
-        return list(self._tables)
-
-    def columns(self, name: str) -> dict[str, str]:
-        """The table's columns and types."""
-        if name in self._twice:
-            raise DoubtfulTable(
-                f"Table '{name}' is there more than once", where=self._path.name,
-                why="it stands in several schemas", fix="name the one that is meant with --schema",
-            )  # fmt: skip
-        return self._columns[name]
+        super().__init__(path.name, rows)
 
     def relation(self, name: str, columns: Sequence[str]) -> str:
         """The table under its full name."""
         del columns
         schema, table = self._tables[name]
-        return f"origin.{identifier(schema)}.{identifier(table)}"
-
-    def shown(self, name: str) -> str:
-        """The table's name."""
-        return self._tables[name][1]
+        full = f"origin.{identifier(schema)}.{identifier(table)}"
+        try:
+            self._bench.run(f"SELECT 1 FROM {full} LIMIT 0")  # noqa: S608
+        except duckdb.Error:
+            raise UnreadableTable(
+                f"The view '{table}' cannot be read",
+                where=self._path.name,
+                why="what it looks at is gone, or has changed",
+                fix="make the view again, or export its table",
+            ) from None
+        return full
 
     def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
         """SHA-256 of the database file."""

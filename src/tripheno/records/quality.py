@@ -84,7 +84,7 @@ def _of_table(table: TableCoverage) -> Iterator[str]:
     if asked and table.used <= (1 - _MOST_DROPPED) * asked:
         yield f"{name}: {1 - table.used / asked:.0%} of the rows that matter were dropped"
     for reason, count in table.dropped.items():
-        if "ICD" in reason or reason == "unknown flag":
+        if "ICD" in reason or reason in ("unknown flag", "no patient"):
             yield f"{name}: {count:,} rows dropped: {reason}"
     for rule, count in table.rules.items():
         if rule == "words, no code" and table.mode != "medication":

@@ -8,9 +8,9 @@ columns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tripheno.errors import (
     ContradictoryKeys,
@@ -19,7 +19,8 @@ from tripheno.errors import (
     MissingTable,
     UnreadableTable,
 )
-from tripheno.records.duck import Workbench, identifier, literals
+from tripheno.records.catalog import TableOrigin
+from tripheno.records.duck import Workbench, identifier, literal
 from tripheno.records.textfile import NOBODY, are_names
 
 
@@ -54,41 +55,6 @@ class TableNeed:
     def of(cls, names: str, columns: str) -> TableNeed:
         """A need in its short form."""
         return cls(tuple(names.split("|")), tuple(Column.parse(word) for word in columns.split()))
-
-
-class TableOrigin(Protocol):
-    """Where tables come from: a folder of files, a DuckDB file, a database server."""
-
-    title: str
-    foreign: Sequence[str] = ()
-    """Files that are no tables."""
-
-    def names(self) -> list[str]:
-        """The tables there are, in lower case."""
-
-    def columns(self, name: str) -> dict[str, str]:
-        """A table's columns as they are spelt, and their DuckDB types."""
-
-    def relation(self, name: str, columns: Sequence[str]) -> str:
-        """What to write after FROM to read these columns of a table."""
-
-    def shown(self, name: str) -> str:
-        """The table's name for people: a file's name, or schema and table."""
-
-    def beside(self, name: str) -> Sequence[str]:  # noqa: ARG002  a database's table is whole
-        """Tables that look like parts of this one and are none."""
-        return ()
-
-    def unended(self, name: str) -> Sequence[str]:  # noqa: ARG002
-        """Files of a table that stop within a line, as one that was cut off does."""
-        return ()
-
-    def kinds_held(self, name: str, column: str) -> set[str]:  # noqa: ARG002
-        """What a column holds where its type does not tell: text, integer or real."""
-        return set()
-
-    def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
-        """What was read, for the provenance record."""
 
 
 class Tables:
@@ -181,10 +147,7 @@ class Tables:
         relation = cleaned(self.origin.relation(name, list(read)), read, self.bench.missing)
         self._create(view, expressions, relation)
         self.opened[view] = name
-        self._notes += [
-            f"{file}: the last line has no end: is the file complete?"
-            for file in self.origin.unended(name)
-        ]
+        self._notes += self.origin.doubts(name)
         unread = [f for f in self.origin.foreign if name in f.lower()]
         if unread:
             self._notes.append(f"{self.shown(view)}: not read: {', '.join(unread[:5])}")
@@ -198,7 +161,8 @@ class Tables:
         self, name: str, column: Column, found: str, by_lower: Mapping[str, str]
     ) -> None:
         """Refuse a column that is there twice; say which of several names was read."""
-        if f"{found.lower()} (2)" in by_lower:
+        alike = [c for c in self.origin.columns(name) if c.lower() == found.lower()]
+        if len(alike) > 1 or f"{found.lower()} (2)" in by_lower:
             raise DoubtfulTable(
                 f"Column '{found}' is there more than once",
                 where=self.origin.shown(name),
@@ -277,7 +241,7 @@ class Tables:
     def _missing_columns(
         self, name: str, absent: Sequence[str], found: Sequence[str]
     ) -> MissingColumn:
-        one = len(found) == 1
+        one = len(found) == 1 and not found[0].isidentifier()
         listed = "found instead: " + ", ".join(found[:20]) + (" …" if len(found) > 20 else "")
         return MissingColumn(
             f"Table '{name}' has no column '" + "', '".join(absent) + "'",
@@ -303,6 +267,7 @@ _EMPTY = {
 _EXACT = 2**53  # whole numbers up to here survive in a floating-point column
 _TEXT = ("VARCHAR", "ENUM", "BLOB")
 _IDS = ("id", "whole")
+_FIGURES = re.compile(r"[-\d.:T ]*\d[-\d.:T ]*")  # a missing word that might be taken for a value
 _PLAIN = {"id": "plain_id", "whole": "plain_number", "time": "plain_time",
           "number": "plain_value", "offset": "plain_value"}  # fmt: skip
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
@@ -329,24 +294,31 @@ def cleaned(relation: str, columns: Mapping[str, tuple[str, str]], missing: Sequ
         name = identifier(column)
         read = {"B": f"decode({name})", "E": f"CAST({name} AS VARCHAR)"}.get(dtype[0].upper(), name)
         if kind in _PLAIN:
-            figures = [word for word in missing if any(map(str.isdigit, word))]
-            asked = f"{read} NOT IN ({literals(figures)})" if figures else "true"
+            figures = [word for word in missing if _FIGURES.fullmatch(word)]
+            asked = f"NOT {_one_of(read, figures)}" if figures else "true"
             found = f"CASE WHEN {asked} THEN {_PLAIN[kind]}({read}) END"
             plain.append(f"{found} AS {_plain(column)}")
             read = f"CASE WHEN {_plain(column)} IS NULL THEN {read} END"
         seen.append(f"unquoted(visible({read})) AS {name}")
         kept = name if kind in ("text", "icd", "code") else f"trim({name})"
-        meant = f"trim({name}) NOT IN ({literals(missing)})"
+        meant = f"NOT {_one_of(f'trim({name})', missing)}"
         if kind in _IDS:
             header = [column] if len(column) > 1 else []  # it stands again where files were joined
             words = [word.lower() for word in (*missing, *NOBODY, *header)]
-            meant = f"lower(trim({name})) NOT IN ({literals(words)}) AND is_word({name})"
-        given.append(f"CASE WHEN {meant} THEN {kept} END AS {name}")
+            meant = f"NOT {_one_of(f'lower(trim({name}))', words)} AND is_word({name})"
+        given.append(f"CASE WHEN {name} IS NULL THEN NULL WHEN {meant} THEN {kept} END AS {name}")
     if not seen:
         return relation
     inner = f"(SELECT {', '.join(['*', *plain])} FROM {relation})"  # noqa: S608
     inner = f"(SELECT * REPLACE ({', '.join(seen)}) FROM {inner})"  # noqa: S608
     return f"(SELECT * REPLACE ({', '.join(given)}) FROM {inner})"  # noqa: S608
+
+
+def _one_of(text: str, words: Sequence[str]) -> str:
+    """Whether a text is one of these words. DuckDB would make a join of a long IN (…), which every
+    row has to pass; a pattern is asked only where a CASE comes to it.
+    """
+    return f"regexp_full_match({text}, {literal('|'.join(map(re.escape, dict.fromkeys(words))))})"
 
 
 def canonical(column: str, kind: str, dtype: str) -> str:

@@ -31,7 +31,8 @@ END;
 CREATE MACRO is_word(clean) AS regexp_matches(clean, '[\pL\pN]');
 
 -- What is written in the commonest way, which needs no further look; NULL for everything else.
-CREATE MACRO plain_id(written) AS CASE WHEN regexp_full_match(written, '\d+') THEN written END;
+CREATE MACRO plain_id(written) AS
+    CASE WHEN written NOT GLOB '*[!0-9]*' AND written <> '' THEN written END;
 
 CREATE MACRO plain_number(written) AS CASE  -- 007 is a word
     WHEN CAST(try_cast(written AS BIGINT) AS VARCHAR) = written THEN try_cast(written AS BIGINT)
@@ -41,6 +42,7 @@ CREATE MACRO plain_value(written) AS
     CASE WHEN regexp_full_match(written, '-?\d+(\.\d+)?') THEN try_cast(written AS DOUBLE) END;
 
 CREATE MACRO plain_time(written) AS CASE
+    WHEN strlen(written) = 10 AND right(written, 1) BETWEEN '0' AND '9' THEN try_cast(written AS TIMESTAMP)
     WHEN regexp_full_match(written, '\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?')
         THEN try_cast(written AS TIMESTAMP)
 END;
@@ -213,6 +215,8 @@ CREATE MACRO flag_of(written) AS CASE
     WHEN lower(tidy(written)) IN ('abnormal', 'abn') THEN true
     WHEN lower(tidy(coalesce(written, ''))) IN ('', 'normal', 'n', 'delta') THEN false
 END;
+
+CREATE MACRO hicl_code(id) AS nullif(regexp_extract(id, '^0*([1-9]\d*)$', 1), '');
 
 -- A moment counted in minutes from another; minutes that cannot be read are minus infinity.
 CREATE MACRO after(begins, minutes) AS CASE
