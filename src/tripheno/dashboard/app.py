@@ -151,7 +151,7 @@ def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None =
         with writing:
             if unwritten.is_set():
                 unwritten.clear()
-                write_page(view.run)
+                write_page(view.top)
 
     @asynccontextmanager
     async def until_written(_app: Starlette) -> AsyncIterator[None]:

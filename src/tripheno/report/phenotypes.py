@@ -110,27 +110,32 @@ class Phenotype:
 
     @property
     def title(self) -> str:
-        """A name that people gave, else its leading codes; of an unstable one no more than those.
+        """A name that people gave, else its leading codes; that it is unstable comes before either.
 
         A guide's name holds while the data follow the guide. Codes do not name a phenotype that too
         few patients stand behind: they would point at them.
         """
-        if self.name:
-            return self.name
-        if self.guided and self.guided.followed and self.grade != "unstable":
-            return self.guided.name
-        led = self.led_by or next(iter(telling_codes(self)), "empty")
-        led = led if self.named else f"phenotype {self.number} of too few patients"
-        return f"unstable: {led}" if self.grade == "unstable" else led
+        if self.grade == "unstable":
+            return f"unstable: {self.name or self._led}"
+        if self.guided and self.guided.followed:
+            return self.name or self.guided.name
+        return self.name or self._led
+
+    @property
+    def _led(self) -> str:
+        if not self.named:
+            return f"phenotype {self.number} of too few patients"
+        return self.led_by or next(iter(telling_codes(self)), "empty")
 
     @property
     def claimed(self) -> Origin | None:
         """Its origin, where it may be claimed.
 
-        Nothing is said of an unstable phenotype, nor that hospitals differ in one where random
-        groups of their patients would differ as much.
+        Nothing is said of an unstable phenotype, nor of one that too few patients stand behind: it
+        would point at their hospital; nor that hospitals differ in one where random groups of their
+        patients would differ as much.
         """
-        origin = self.origin if self.grade != "unstable" else None
+        origin = self.origin if self.grade != "unstable" and self.named else None
         if origin is None or origin.differs or origin.kind in ("together", "everywhere"):
             return origin
         return None

@@ -122,8 +122,13 @@ def _next(phenotypes: Sequence[Phenotype]) -> str:
         )
     if phenotypes and all(p.grade is None for p in phenotypes):
         return "Next: see whether they come back: run it again with --resamples 10, then name them."
-    if not worth:
+    if not worth and any(p.set_aside for p in phenotypes):
         return "Next: nothing is left to hand on; see the history of what was set aside."
+    if not worth:
+        return (
+            "Next: nothing to name yet, for too few patients stand behind what came back. Try "
+            "fewer phenotypes (tripheno rank), more patients or hospitals, or a wider window."
+        )
     if judged < len(worth):
         kind = "stable" if any(p.grade == "stable" for p in worth) else "partly stable"
         return (
@@ -172,8 +177,12 @@ def _doubts(report: Report) -> list[str]:
         said.append(f"The run did not settle: {report.run['stopped_because']}.")
     few = sum(not p.named for p in report.phenotypes)
     if few:
-        rests = "rests" if few == 1 else "rest"
-        of = f"Of the {len(report.phenotypes)}, {few} {rests}"
+        every = few == len(report.phenotypes)
+        of = (
+            "All rest"
+            if every
+            else f"Of the {len(report.phenotypes)}, {few} rest{'s' * (few == 1)}"
+        )
         said.append(f"{of} on too few patients for their codes to be shown.")
     nobody = [str(p.number) for p in report.phenotypes if p.prevalence and p.prevalence.total == 0]
     if nobody:

@@ -237,12 +237,14 @@ class TestTitlesAndGrades:
             assert grade_of(self.phenotype(1, [("fever", 0.9)], **found)) == grade
         shaky = self.phenotype(1, [("fever", 0.9)], grade="unstable")
         assert shaky.title == "unstable: fever"
+        assert replace(shaky, name="Malaria").title == "unstable: Malaria"
 
     def test_one_that_too_few_patients_stand_behind_is_not_called_by_its_codes(self):
         few = self.phenotype(3, [("fever", 0.9)], named=False)
         assert few.title == "phenotype 3 of too few patients"
         given = self.phenotype(3, [("fever", 0.9)], named=False, name="Malaria")
         assert given.title == "Malaria"
+        assert replace(few, grade="stable", origin=Origin({"a": 0.9, "b": 0.1})).claimed is None
         assert not from_plain(json.loads(json.dumps(to_plain(few)))).named
 
     def test_fields_of_newer_versions_and_intervals_are_read(self, solved):
