@@ -93,10 +93,7 @@ def _write(
         time.time() - when.started,
         sums="blind",
         evidence=evidence_of(
-            found.weighed,
-            protocol.evidence.resamples,
-            solution.patients,
-            found.fewest,
+            found.weighed, protocol.evidence.resamples, solution.patients, found.fewest
         ),
         members=protocol.names,
         groups={"all hospitals": groups, **(own or {})} if groups else {},

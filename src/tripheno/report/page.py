@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from tripheno.files import csv_text, write_text
 from tripheno.privacy.prevalence import MIN_CELL
-from tripheno.progress import spoken
 from tripheno.report.annotations import groups
 from tripheno.report.charts import (
     as_svg,
@@ -56,17 +55,13 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["percent"] = percent
-    made.filters["signed"] = signed_percent
-    made.filters["reached"] = reached
-    made.filters["plain"] = plain
-    made.filters["apart"] = apart
-    made.filters["pair"] = lambda word: (word, word)
-    made.filters["long"] = lambda text: (
-        Markup(' class="long" tabindex="0"') if len(text) > 120 else ""
-    )
-    made.filters["thousands"] = lambda number: f"{number:,}"
-    made.filters["spoken"] = spoken
+    long = Markup(' class="long" tabindex="0"')
+    made.filters |= {
+        "percent": percent, "signed": signed_percent, "reached": reached, "plain": plain,
+        "apart": apart, "pair": lambda word: (word, word),
+        "long": lambda text: long if len(text) > 120 else "",
+        "thousands": lambda number: f"{number:,}",
+    }  # fmt: skip
     return made
 
 

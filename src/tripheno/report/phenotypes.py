@@ -331,60 +331,33 @@ def _unknown(ranked: tuple[RankedCode, ...], axis: Axis) -> Unknown:
 
 
 def to_plain(phenotype: Phenotype) -> dict[str, Any]:
-    """A phenotype as it stands in ``phenotypes.json``."""
-    origin = phenotype.origin
-    return {
-        "phenotype": phenotype.number,
-        "title": phenotype.title,
-        "name": phenotype.name,
-        "weight": phenotype.weight,
-        "share": phenotype.share,
-        "overlap": asdict(phenotype.overlap) if phenotype.overlap else None,
-        "unknown": {mode: asdict(unknown) for mode, unknown in phenotype.unknown.items()},
-        "guided": asdict(phenotype.guided) if phenotype.guided else None,
-        "origin": {"kind": origin.kind, "text": origin.text, **asdict(origin)} if origin else None,
-        "prevalence": asdict(phenotype.prevalence) if phenotype.prevalence else None,
-        "stability": phenotype.stability,
-        "stability_resamples": phenotype.stability_resamples,
-        "grade": phenotype.grade,
-        "effective_patients": phenotype.effective_patients,
-        "named": phenotype.named,
-        "interval": phenotype.interval,
-        "led_by": phenotype.led_by,
-        "codes": {
-            mode: [{**asdict(code), "label": code.name} for code in ranked]
-            for mode, ranked in phenotype.codes.items()
-        },
+    """A phenotype as it stands in ``phenotypes.json``: all but what people said of it."""
+    origin, plain = phenotype.origin, asdict(phenotype)
+    del plain["review"]
+    if origin is not None:
+        plain["origin"] |= {"kind": origin.kind, "text": origin.text}
+    plain["codes"] = {
+        mode: [{**code, "label": code["name"]} for code in ranked]
+        for mode, ranked in plain["codes"].items()
     }
+    return {"phenotype": plain.pop("number"), "title": phenotype.title, **plain}
+
+
+PARTS = {"overlap": Overlap, "origin": Origin, "prevalence": Prevalence, "guided": Guided}
 
 
 def from_plain(plain: Mapping[str, Any]) -> Phenotype:
     """A phenotype as ``phenotypes.json`` gives it back, fields of newer versions left out."""
-    codes = {
+    parts: dict[str, Any] = {
+        name: _made(kind, plain[name]) for name, kind in PARTS.items() if plain.get(name)
+    }
+    parts["codes"] = {
         mode: tuple(_made(RankedCode, {**code, "interval": _pair(code)}) for code in ranked)
         for mode, ranked in plain["codes"].items()
     }
-    overlap, origin, prevalence = (plain[key] for key in ("overlap", "origin", "prevalence"))
-    guided = plain.get("guided")
-    found = Phenotype(
-        number=plain["phenotype"],
-        weight=plain["weight"],
-        share=plain["share"],
-        codes=codes,
-        name=plain["name"],
-        overlap=_made(Overlap, overlap) if overlap else None,
-        unknown={mode: _made(Unknown, unknown) for mode, unknown in plain["unknown"].items()},
-        guided=_made(Guided, guided) if guided else None,
-        origin=_made(Origin, origin) if origin else None,
-        prevalence=_made(Prevalence, prevalence) if prevalence else None,
-        stability=plain["stability"],
-        stability_resamples=plain.get("stability_resamples"),
-        grade=plain.get("grade"),
-        effective_patients=plain.get("effective_patients"),
-        named=plain.get("named", True),
-        interval=_pair(plain),
-        led_by=plain.get("led_by", ""),
-    )
+    parts["unknown"] = {mode: _made(Unknown, one) for mode, one in plain["unknown"].items()}
+    parts |= {"number": plain["phenotype"], "interval": _pair(plain)}
+    found = _made(Phenotype, {**plain, **parts})
     return replace(found, grade=found.grade or grade_of(found))
 
 

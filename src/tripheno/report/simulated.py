@@ -179,16 +179,9 @@ def _summary_of_all(runs: Mapping[Method, Run], rows: list[dict[str, Any]]) -> d
     """The top ``run.json`` of several methods: what they share, and how they compare."""
     shared = runs[SHOWN].summary()
     common = (
-        "rank",
-        "constraint",
-        "seed",
-        "hospitals",
-        "modes",
-        "shape",
-        "nonzeros",
-        "sums",
+        "rank", "constraint", "seed", "hospitals", "modes", "shape", "nonzeros", "sums",
         "provenance",
-    )
+    )  # fmt: skip
     return {
         "tripheno": __version__,
         "method": "all",
