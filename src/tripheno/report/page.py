@@ -115,7 +115,8 @@ def page_context(report: Report) -> dict[str, Any]:
 def _models(report: Report) -> dict[str, Any] | None:
     """The table of models under the names people gave; no origin that is not claimed.
 
-    Which models have one that is unstable, or that few patients carry, would say the same.
+    Which models have an unstable one is not shown either: it would say the same. Those that too few
+    patients stand behind are counted.
     """
     table: dict[str, Any] | None = report.comparison.get("table")
     if not table:
@@ -125,15 +126,15 @@ def _models(report: Report) -> dict[str, Any] | None:
     for row in table["rows"]:
         lead, *others = row["cells"]
         phenotype = shown.get(lead["rank"]) if lead else None
-        if phenotype is not None:
-            kind = phenotype.claimed.kind if phenotype.claimed else None
-            untold = "" if phenotype.named else "too few patients"
-            untold = "unstable" if phenotype.grade == "unstable" else untold
-            cells = [{**lead, "title": phenotype.title}, *([] if untold else others)]
-            rows.append({**row, "cells": cells, "kind": kind, "untold": untold})
-        else:
+        if phenotype is None:
             alone.append(row)
-    return {**table, "rows": rows, "alone": alone}
+        elif phenotype.named:
+            kind = phenotype.claimed.kind if phenotype.claimed else None
+            others = [] if phenotype.grade == "unstable" else others
+            cells = [{**lead, "title": phenotype.title}, *others]
+            rows.append({**row, "cells": cells, "kind": kind, "grade": phenotype.grade})
+    few = sum(not p.named for p in report.phenotypes)
+    return {**table, "rows": rows, "alone": alone, "few": few}
 
 
 def fewest_of(phenotypes: Sequence[Phenotype]) -> int:
@@ -211,7 +212,7 @@ def prevalence_rows(report: Report) -> list[dict[str, Any]]:
     return [
         {"phenotype": axis_label(phenotype), "hospital": hospital, "share": share}
         for phenotype in report.phenotypes
-        if phenotype.prevalence is not None
+        if phenotype.prevalence is not None and phenotype.named
         for hospital, share in phenotype.prevalence.share.items()
     ]
 

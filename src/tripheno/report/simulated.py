@@ -158,7 +158,9 @@ def _run_of(
         },
         comparison={
             "methods": rows,
-            "table": models_table(solution, central, own) if own else None,
+            "table": models_table(solution, central, own, study.federation.tensors)
+            if own
+            else None,
         },
     )
 
