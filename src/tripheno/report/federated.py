@@ -101,7 +101,6 @@ def _write(
             "run": when.run,
             "study": protocol.study,
             "protocol_sha256": protocol_hash(protocol),
-            "protocol_hash": protocol_hash(protocol),
             "study_words": words_of(protocol),
         },
     )

@@ -52,10 +52,9 @@ def _titles(model: Solution, tensors: Sequence[CountTensor]) -> list[str]:
 
     ``tensors`` are those it was fitted to; a patient counts as much as in the fit.
     """
-    rows, bound = np.vstack(list(model.patient_factors.values())), model.bound
-    weights = (
-        None if bound is None else np.concatenate([influence_weights(t, bound) for t in tensors])
-    )
+    rows, weights = np.vstack(list(model.patient_factors.values())), None
+    if model.bound is not None:
+        weights = np.concatenate([influence_weights(t, model.bound) for t in tensors])
     effective = effective_patients(effective_parts(rows, weights))
     named = [bool(one >= MIN_CELL) for one in effective]
     return [p.title for p in phenotypes_of(model, evidence=Evidence(named=named))]
@@ -86,16 +85,9 @@ def _rows_led_by(
             if other < 0 or similarity < FOUND_FROM or other in claimed[name]:
                 continue
             claimed[name].add(other)
-            cells[name] = {
-                "rank": other + 1,
-                "title": titles[name][other],
-                "similarity": round(similarity, 4),
-            }
-        rows.append(
-            {
-                "cells": [cells.get(name) for name in models],
-                "kind": where[r].kind if where else None,
-                "hospitals": list(where[r].hospitals) if where else [],
-            }
-        )
+            title = titles[name][other]
+            cells[name] = {"rank": other + 1, "title": title, "similarity": round(similarity, 4)}
+        kind, hospitals = (where[r].kind, where[r].hospitals) if where else (None, ())
+        in_order = [cells.get(name) for name in models]
+        rows.append({"cells": in_order, "kind": kind, "hospitals": list(hospitals)})
     return rows

@@ -141,6 +141,11 @@ class Phenotype:
         return None
 
     @property
+    def worth_a_name(self) -> bool:
+        """Whether it came back, enough patients carry it and nobody set it aside."""
+        return self.grade != "unstable" and self.named and not self.set_aside
+
+    @property
     def set_aside(self) -> bool:
         """Whether a reviewer rejected it or merged it into another."""
         return bool(self.review.rejected_by) or self.review.merged_into is not None

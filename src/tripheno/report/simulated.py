@@ -150,11 +150,9 @@ def _run_of(
         sums="plain" if method == "central" else study.sums_kind,
         evidence=evidence_of(weighed, study.resamples, solution.patients),
         groups={"all hospitals": weighed.groups} if weighed.groups else {},
-        own_groups={}
-        if study.federation.traits is None
-        else {
-            name: groups_of(counted_groups(study.federation.traits[name], own_having), MIN_CELL)
-            for name, own_having in having.items()
+        own_groups={
+            name: groups_of(counted_groups(traits, having[name]), MIN_CELL)
+            for name, traits in (study.federation.traits or {}).items()
         },
         comparison={
             "methods": rows,

@@ -91,11 +91,7 @@ def _who(report: Report) -> list[str]:
     known = [
         (p.prevalence.total, p)
         for p in report.phenotypes
-        if p.prevalence
-        and p.prevalence.total
-        and p.grade != "unstable"
-        and p.named
-        and not p.set_aside
+        if p.worth_a_name and p.prevalence and p.prevalence.total
     ]
     most = sorted(known, key=lambda one: (-one[0], one[1].number))[:3]
     titles = [f"“{p.title}” ({total:,} patients)" for total, p in most]
@@ -113,7 +109,7 @@ def _who(report: Report) -> list[str]:
 
 def _next(phenotypes: Sequence[Phenotype]) -> str:
     """What a reader does now."""
-    worth = [p for p in phenotypes if p.grade != "unstable" and p.named and not p.set_aside]
+    worth = [p for p in phenotypes if p.worth_a_name]
     judged = sum(bool(p.review.verdicts) for p in worth)
     if phenotypes and all(p.grade == "unstable" for p in phenotypes):
         return (
@@ -143,13 +139,10 @@ def _where(phenotypes: Sequence[Phenotype]) -> list[str]:
     for phenotype in phenotypes:
         if phenotype.claimed is not None and not phenotype.set_aside:
             kinds.setdefault(phenotype.claimed.kind, []).append(phenotype.title)
-    said = []
-    if "together" in kinds:
-        titles = listed([f"“{title}”" for title in kinds["together"]])
-        said.append(f"Seen only together, in no hospital’s own model: {titles}.")
-    if "one" in kinds:
-        titles = listed([f"“{title}”" for title in kinds["one"]])
-        said.append(f"Particular to one hospital: {titles}.")
+    only = {"together": "Seen only together, in no hospital’s own model",
+            "one": "Particular to one hospital"}  # fmt: skip
+    said = [f"{words}: {listed([f'“{title}”' for title in kinds[kind]])}."
+            for kind, words in only.items() if kind in kinds]  # fmt: skip
     for kind, whose in {"several": "several hospitals’", "everywhere": "every hospital’s"}.items():
         count = len(kinds.get(kind, ()))
         if count:
