@@ -18,7 +18,7 @@ import pytest
 from kit.requirements import require, tool
 from tripheno.cli.main import main
 
-WIDTHS = (390, 1280)
+WIDTHS = (3840, 390, 1280)
 WATCH_POLICY = """addEventListener("securitypolicyviolation",
     (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`))"""
 
@@ -56,7 +56,7 @@ class Watched:
         return self.page
 
     def axe(self) -> list[str]:
-        """Serious and critical findings of axe-core on the page as it stands."""
+        """What axe-core finds on the page as it stands."""
         from axe_playwright_python.sync_playwright import Axe
 
         options = {"resultTypes": ["violations"], "preload": False}
@@ -64,7 +64,6 @@ class Watched:
         return [
             f"{one['id']}: {one['nodes'][0]['html'][:200]} {one['nodes'][0].get('failureSummary')}"
             for one in found
-            if one["impact"] in ("serious", "critical")
         ]
 
     def overflows(self) -> dict[int, int]:

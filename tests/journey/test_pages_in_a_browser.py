@@ -21,7 +21,8 @@ from tripheno.lab.synthetic.network import SyntheticSettings, synthetic_network
 from tripheno.records.events import CountingRule, write_events
 from tripheno.report.exports.chosen import Wanted
 from tripheno.report.exports.write import export_run
-from tripheno.report.page import ORDERS, render_page
+from tripheno.report.page import ORDERS, render_page, write_page
+from tripheno.report.phenotypes import GRADES
 from tripheno.report.run_folder import read_report
 from tripheno.report.runs_compared import compare_runs
 from tripheno.report.simulated import run_simulation
@@ -36,6 +37,9 @@ HOSTILE = (
     "a\u202eb\u200fc \u2066{{ 7 * 7 }} & < > %",
     "x" * 10_000,
 )
+
+
+LETTERS = ("心不全", "فشل القلب", "Herzinsuffizienz mit erhaltener Pumpfunktion " * 4, "I50.9")
 
 
 @pytest.fixture(scope="module")
@@ -162,12 +166,19 @@ class TestEveryPage:
 
 @pytest.fixture(scope="module")
 def fifty(tmp_path_factory):
-    """Fifty phenotypes, more than the data hold: stable, partly and not."""
+    """Fifty phenotypes, more than the data hold: stable, partly and not; labels in any letters."""
     folder = tmp_path_factory.mktemp("fifty") / "run"
     settings = SolverSettings(50, "exact", tol=1e-2, starts=1, max_iter=3)
     study = Simulation(assemble(planted(0).hospitals), settings, {}, beside=(), resamples=2)
     with pytest.warns(NotConverged):
         run_simulation(study, folder, 0.0)
+    plain = json.loads((folder / "phenotypes.json").read_text())
+    for n, one in enumerate(plain):
+        one["grade"] = GRADES[n % len(GRADES)]
+        for codes in one["codes"].values():
+            codes[0]["name"] = f"{LETTERS[n % len(LETTERS)]} {n}"
+    (folder / "phenotypes.json").write_text(json.dumps(plain))
+    write_page(folder)
     return folder
 
 
@@ -193,6 +204,19 @@ class TestFifty:
         wanted = sorted(having, key=ORDERS["patients"])
         assert 0 < len(wanted) < 50
         assert found == [f"phenotype-{p.number}" for p in wanted]
+
+    def test_fifty_are_chosen_by_grade_and_found_in_any_letters(self, fifty, look, serve):
+        phenotypes = read_report(fifty).phenotypes
+        with serve(fifty) as address:
+            page = look(host_of(address)).open(address)
+            place = f"http://{host_of(address)}/phenotypes"
+            page.goto(f"{place}?q={LETTERS[0]}")
+            shown = [p for p in phenotypes[:: len(LETTERS)] if p.named]
+            assert page.locator("article").count() == len(shown) > 0
+            page.goto(f"{place}?grade=partly&sort=title")
+            titles = page.locator("article h3 bdi").all_inner_texts()
+            assert len(titles) == len(phenotypes[1 :: len(GRADES)])
+            assert titles == sorted(titles, key=str.casefold)
 
     def test_the_report_of_fifty_is_accessible_and_sorts_without_a_script(self, fifty, look):
         watched = look()

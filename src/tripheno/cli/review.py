@@ -26,4 +26,7 @@ def review(
     if form is Format.json:
         print_json(taken)
         return
-    out().print(f"{taken['added']} statements about {taken['phenotypes']} phenotypes were added.")
+    said, about = taken["added"], taken["phenotypes"]
+    were = "statement was" if said == 1 else "statements were"
+    of = f"phenotype{'' if about == 1 else 's'}"
+    out().print(f"{said} {were} added, about {about} {of}.")

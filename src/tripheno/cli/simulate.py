@@ -158,26 +158,13 @@ def simulate(
             fix="variants are readings of the paper's method: add --method trip",
         )
     settings = SolverSettings(
-        n_components=rank,
-        method=SHOWN if method == "all" else method,
-        variant=variant,
-        constraint=constraint,
-        loss=loss,
-        precision=precision,
-        seed=seed,
-        max_iter=max_iter,
-        tol=tol,
-        starts=starts,
-        influence=influence,
-        track_rmse=track_rmse,
-        bias=bias,
-        consensus_penalty=consensus_penalty,
-        split_penalty=split_penalty,
-        distinctness=distinctness,
-        relative_distinctness=relative_distinctness,
-        guides=read_guides(guide) if guide else (),
-        guide_pull=guide_pull,
-    )
+        rank, SHOWN if method == "all" else method, variant, constraint, loss,
+        precision=precision, seed=seed, max_iter=max_iter, tol=tol, starts=starts,
+        influence=influence, track_rmse=track_rmse, bias=bias,
+        consensus_penalty=consensus_penalty, split_penalty=split_penalty,
+        distinctness=distinctness, relative_distinctness=relative_distinctness,
+        guides=read_guides(guide) if guide else (), guide_pull=guide_pull,
+    )  # fmt: skip
     if hospitals is None and skew is not None:
         raise SettingsError("--skew without --hospitals", fix="say how many hospitals to make")
     check_folder(out_dir, replace=force)

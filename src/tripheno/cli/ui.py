@@ -17,7 +17,9 @@ from tripheno.errors import SettingsError
 
 def ui(
     folder: Annotated[Path, typer.Argument(help="Run folder, study folder, or folder of runs.")],
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.", min=0)] = 0,
+    port: Annotated[
+        int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.", min=0, max=65535)
+    ] = 0,
     site: Annotated[
         Path | None,
         typer.Option(help="This hospital's own folder: adds a page with its patients' timelines."),

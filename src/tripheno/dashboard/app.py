@@ -49,7 +49,7 @@ from tripheno.report.page import (
     page_context,
     write_page,
 )
-from tripheno.report.phenotypes import Phenotype, PhenotypeReview
+from tripheno.report.phenotypes import Phenotype
 from tripheno.report.rule import RULE
 from tripheno.report.run_folder import (
     SHOWN,
@@ -151,7 +151,7 @@ def make_app(folder: Path, token: str, hosts: Iterable[str], site: Path | None =
         with writing:
             if unwritten.is_set():
                 unwritten.clear()
-                write_page(view.run)
+                write_page(view.top)
 
     @asynccontextmanager
     async def until_written(_app: Starlette) -> AsyncIterator[None]:
@@ -251,20 +251,10 @@ def _beside(view: FolderView, name: str) -> RunsCompared | None:
 def _blinded(phenotypes: Sequence[Phenotype], own: Sequence[Annotation]) -> list[Phenotype]:
     """Without evidence, origin, numbers, and what others said."""
     bare = [
-        replace(
-            p,
-            name=None,
-            review=PhenotypeReview(),
-            origin=None,
-            prevalence=None,
-            stability=None,
-            stability_resamples=None,
-            grade=None,
-            effective_patients=None,
-            interval=None,
-        )
+        Phenotype(p.number, p.weight, p.share, p.codes, overlap=p.overlap, unknown=p.unknown,
+                  guided=p.guided, named=p.named, led_by=p.led_by)
         for p in phenotypes
-    ]
+    ]  # fmt: skip
     return reviewed(bare, own)
 
 

@@ -34,6 +34,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str, hosts: Iterable[str]) -> None:
         self.app, self.token, self.hosts = app, token, frozenset(hosts)
+        ports = {host.rpartition(":")[2] for host in self.hosts}
+        self.cookie = f"{COOKIE}-{min(ports)}"  # browsers keep one jar for all ports of a machine
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, refuse or pass on one request."""
@@ -62,9 +64,9 @@ class Guard:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if given and secrets.compare_digest(given.encode(), self.token.encode()):
             answer = RedirectResponse(scope["path"], 303)
-            answer.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
+            answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
             return answer
-        shown = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        shown = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
         if not secrets.compare_digest(shown.encode(), self.token.encode()):
             return PlainTextResponse("Open the address that `tripheno ui` printed.", 403)
         return None

@@ -71,7 +71,9 @@ def _found(discovery: Discovery, network: SyntheticNetwork | None) -> dict[str, 
         "hospitals": {n: t.patients for n, t in discovery.federation.tensors.items()},
         "shape": list(discovery.together.shape),
         "nonzeros": discovery.federation.nonzeros,
-        "table": models_table(discovery.together, discovery.pooled, discovery.own),
+        "table": models_table(
+            discovery.together, discovery.pooled, discovery.own, discovery.federation.tensors
+        ),
         "names": {model: {str(r): name for r, name in named.items()}
                   for model, named in names.items()},
         "planted": _where(recovered) if recovered else [],

@@ -182,17 +182,16 @@ def _with_words(phenotype: Phenotype, said: Sequence[Annotation]) -> Phenotype:
     name, decision = last.get("name"), last.get("decision")
     chosen = decision.value if decision else ""
     by = decision.reviewer if decision else ""
+    verdicts = {o.reviewer: o.value for o in said if o.field == "verdict"}
     into = merged_into(chosen)
     review = PhenotypeReview(
         named_by=name.reviewer if name and name.value else "",
         rejected_by=by if chosen == REJECTED else "",
         merged_into=into,
         merged_by=by if into else "",
-        verdicts={o.reviewer: o.value for o in said if o.field == "verdict"},
+        verdicts={who: verdict for who, verdict in verdicts.items() if verdict},
     )
-    review = replace(review, verdicts={who: v for who, v in review.verdicts.items() if v})
-    return replace(phenotype, name=name.value if name and name.value else phenotype.name,
-                   review=review)  # fmt: skip
+    return replace(phenotype, name=(name and name.value) or phenotype.name, review=review)
 
 
 def target_of(phenotype: Phenotype, phenotypes: Sequence[Phenotype]) -> int | None:

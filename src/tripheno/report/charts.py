@@ -92,7 +92,7 @@ def prevalence_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
         x=alt.X("share:Q", title="Share of the hospital’s patients", axis=percents),
         y=alt.Y("phenotype:N", title=None, sort=None, axis=alt.Axis(labelLimit=400)),
         color=alt.Color(
-            "hospital:N", title=None,
+            "hospital:N", title=None, legend=alt.Legend(columnPadding=26),  # letters differ
             scale=alt.Scale(domain=order, range=[BLUE, ORANGE, GREEN, PURPLE, SOFT]),
         ),
         shape=alt.Shape("hospital:N", title=None, scale=alt.Scale(domain=order)),

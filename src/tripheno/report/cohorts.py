@@ -106,8 +106,9 @@ def write_scored(folder: Path, scored: Scored, run: Path) -> dict[str, Any]:
     rows = [row for _, found in cohorts for row in found]
     heading = ["cohort_definition_id", "subject_id", "cohort_start_date", "cohort_end_date"]
     write_text(folder / COHORT, csv_text([heading, *rows]), private=True)
+    heading = [f"cohort_definition_{name}" for name in ("id", "name", "description")]
     named = [[p.number, p.title, f"{p.words}: {RULE}"] for p, _ in kept]
-    write_text(folder / DEFINITIONS, csv_text([_DEFINITION_HEADING, *named]), private=True)
+    write_text(folder / DEFINITIONS, csv_text([heading, *named]), private=True)
     summary = {
         "patients": len(scored.memberships),
         "patients_with_a_phenotype": len({row[1] for row in rows}),
@@ -125,13 +126,6 @@ def write_scored(folder: Path, scored: Scored, run: Path) -> dict[str, Any]:
     text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
     write_text(folder / "scored.json", text, private=True)
     return summary
-
-
-_DEFINITION_HEADING = [
-    "cohort_definition_id",
-    "cohort_definition_name",
-    "cohort_definition_description",
-]
 
 
 def cohort_rows(

@@ -20,9 +20,9 @@ from tripheno.privacy.prevalence import Prevalence, prevalence_of, prevalence_of
 from tripheno.privacy.subgroups import Group
 from tripheno.protocol.agreed import StudyProtocol, protocol_hash, words_of
 from tripheno.provenance import provenance
-from tripheno.report.page import render_page
+from tripheno.report.page import write_page
 from tripheno.report.phenotypes import Evidence, evidence_of, phenotypes_of, weighed_in_words
-from tripheno.report.run_folder import Run, read_report, write_run
+from tripheno.report.run_folder import Run, write_run
 from tripheno.study.program import with_names
 from tripheno.study.result import Findings
 from tripheno.study.simulation import Federation
@@ -93,10 +93,7 @@ def _write(
         time.time() - when.started,
         sums="blind",
         evidence=evidence_of(
-            found.weighed,
-            protocol.evidence.resamples,
-            solution.patients,
-            found.fewest,
+            found.weighed, protocol.evidence.resamples, solution.patients, found.fewest
         ),
         members=protocol.names,
         groups={"all hospitals": groups, **(own or {})} if groups else {},
@@ -104,12 +101,11 @@ def _write(
             "run": when.run,
             "study": protocol.study,
             "protocol_sha256": protocol_hash(protocol),
-            "protocol_hash": protocol_hash(protocol),
             "study_words": words_of(protocol),
         },
     )
     write_run(folder, made)
     if found.ranks is not None:
         write_text(folder / "ranks.json", json.dumps(asdict(found.ranks), indent=2) + "\n")
-    write_text(folder / "report.html", render_page(read_report(folder)))
+    write_page(folder)
     return made.summary()

@@ -17,9 +17,9 @@ from tripheno.errors import MissingExtra, RunNotFound, SettingsError
 from tripheno.report.annotations import annotation_rows
 from tripheno.report.charts import code_chart, convergence_chart, prevalence_chart
 from tripheno.report.exports.chosen import Wanted
-from tripheno.report.exports.tables import arrow_of, evidence_rows
+from tripheno.report.exports.tables import arrow_of, evidence_rows, history_table
 from tripheno.report.exports.write import FORMATS, export_run
-from tripheno.report.page import overview_of, prevalence_rows
+from tripheno.report.page import overview_of, prevalence_rows, write_page
 from tripheno.report.phenotypes import Phenotype
 from tripheno.report.run_folder import Report, phenotype_rows, read_report, shown_folder
 from tripheno.report.runs_compared import RunsCompared, compare_runs
@@ -70,12 +70,15 @@ class LoadedRun:
     @property
     def history(self) -> pa.Table:
         """A row for each iteration."""
-        return pa.Table.from_pylist(self.report.history)
+        return history_table(self.report)
 
     @property
     def annotations(self) -> pa.Table:
         """What each reviewer says about each phenotype now."""
-        return arrow_of(annotation_rows(self.report.annotations.said()))
+        heading, *rows = annotation_rows(self.report.annotations.said())
+        kinds = [(name, pa.int64() if name == "phenotype" else pa.string()) for name in heading]
+        named = [dict(zip(heading, row, strict=True)) for row in rows]
+        return pa.Table.from_pylist(named, schema=pa.schema(kinds))
 
     @property
     def prevalence(self) -> pa.Table:
@@ -98,9 +101,11 @@ class LoadedRun:
         """One of the tables by name."""
         if name.startswith("factors/") and name[8:] in self.factors:
             return self.factors[name[8:]]
-        if name in ("codes", "evidence", "history", "annotations", "prevalence"):
+        plain = ("codes", "evidence", "history", "annotations", "prevalence")
+        if name in plain:
             return getattr(self, name)
-        raise SettingsError(f"no table '{name[:40]}'", fix="see the docstring of LoadedRun")
+        known = ", ".join([*plain, *(f"factors/{mode}" for mode in self.factors)])
+        raise SettingsError(f"no table '{name[:40]}'", fix=f"one of {known}")
 
     def to_pandas(self, name: str) -> Any:
         """A table as a pandas DataFrame."""
@@ -140,11 +145,17 @@ class LoadedRun:
         return prevalence_chart(prevalence_rows(self.report))
 
     def annotate(self, number: int, reviewer: str, **said: str) -> None:
-        """Say something about a phenotype: ``name``, ``verdict``, ``comment`` or ``decision``."""
-        known = {p.number for p in self.phenotypes}
-        annotations = self.report.annotations
+        """Say something about a phenotype: ``name``, ``verdict``, ``comment`` or ``decision``.
+
+        An empty text takes back. The run's page and tables are made again.
+        """
+        report = self.report
+        known = {p.number for p in report.phenotypes}
         for field, value in said.items():
-            annotations.add(number, reviewer, field, value, known)
+            if not isinstance(value, str):
+                raise SettingsError(f"{field} is a text", fix="an empty one takes back")
+            report.annotations.add(number, reviewer, field, value, known)
+        write_page(self.folder)
 
     def export(
         self, form: str, out: Path | str, *, unstable: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,19 @@ from tripheno.evaluation.origin import origins
 from tripheno.evaluation.recovery import FOUND_FROM
 from tripheno.privacy.prevalence import MIN_CELL
 from tripheno.report.phenotypes import Evidence, phenotypes_of
-from tripheno.solver.influence import effective_parts, effective_patients
+from tripheno.solver.influence import effective_parts, effective_patients, influence_weights
 from tripheno.solver.solution import Solution
+from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import match_components
 
 Row = dict[str, Any]
 
 
 def models_table(
-    together: Solution, pooled: Solution | None, own: Mapping[str, Solution]
+    together: Solution,
+    pooled: Solution | None,
+    own: Mapping[str, Solution],
+    tensors: Mapping[str, CountTensor],
 ) -> dict[str, Any]:
     """Rows of matched phenotypes: together, pooled, then each hospital's own model.
 
@@ -32,7 +36,10 @@ def models_table(
         models["pooled"] = pooled
     models |= {name: model for name, model in own.items() if name not in models}
     names = list(models)
-    titles = {name: _titles(model) for name, model in models.items()}
+    titles = {
+        name: _titles(model, [tensors[name]] if name in own else list(tensors.values()))
+        for name, model in models.items()
+    }
     rows: list[Row] = []
     claimed: dict[str, set[int]] = {name: set() for name in names}
     for lead in names:
@@ -40,12 +47,16 @@ def models_table(
     return {"models": names, "hospitals": list(own), "rows": rows}
 
 
-def _titles(model: Solution) -> list[str]:
-    """What a model's phenotypes are called: by codes only where enough patients carry them."""
-    named = None
-    if model.patient_factors:
-        parts = sum(effective_parts(factor) for factor in model.patient_factors.values())
-        named = [bool(one >= MIN_CELL) for one in effective_patients(np.asarray(parts))]
+def _titles(model: Solution, tensors: Sequence[CountTensor]) -> list[str]:
+    """What a model's phenotypes are called: by codes only where enough patients carry them.
+
+    ``tensors`` are those it was fitted to; a patient counts as much as in the fit.
+    """
+    rows, weights = np.vstack(list(model.patient_factors.values())), None
+    if model.bound is not None:
+        weights = np.concatenate([influence_weights(t, model.bound) for t in tensors])
+    effective = effective_patients(effective_parts(rows, weights))
+    named = [bool(one >= MIN_CELL) for one in effective]
     return [p.title for p in phenotypes_of(model, evidence=Evidence(named=named))]
 
 
@@ -74,16 +85,9 @@ def _rows_led_by(
             if other < 0 or similarity < FOUND_FROM or other in claimed[name]:
                 continue
             claimed[name].add(other)
-            cells[name] = {
-                "rank": other + 1,
-                "title": titles[name][other],
-                "similarity": round(similarity, 4),
-            }
-        rows.append(
-            {
-                "cells": [cells.get(name) for name in models],
-                "kind": where[r].kind if where else None,
-                "hospitals": list(where[r].hospitals) if where else [],
-            }
-        )
+            title = titles[name][other]
+            cells[name] = {"rank": other + 1, "title": title, "similarity": round(similarity, 4)}
+        kind, hospitals = (where[r].kind, where[r].hospitals) if where else (None, ())
+        in_order = [cells.get(name) for name in models]
+        rows.append({"cells": in_order, "kind": kind, "hospitals": list(hospitals)})
     return rows

@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from tripheno.files import csv_text, write_text
 from tripheno.privacy.prevalence import MIN_CELL
-from tripheno.progress import spoken
 from tripheno.report.annotations import groups
 from tripheno.report.charts import (
     as_svg,
@@ -42,7 +41,7 @@ ORDERS: dict[str, Callable[[Phenotype], Any]] = {
     "patients": lambda p: (-((p.prevalence and p.prevalence.total) or 0), p.number),
 }
 GRADE_WORDS = {"stable": "stable", "partly": "partly stable", "unstable": "unstable"}
-LONGEST_AXIS_LABEL = 42
+LONGEST_AXIS_LABEL, AXIS_LABEL_END = 42, 14
 LONGEST_CODE = 26  # letters of a code above its column
 MOST_CELLS = 26  # columns of the overview, unless there are more phenotypes
 
@@ -56,17 +55,13 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["percent"] = percent
-    made.filters["signed"] = signed_percent
-    made.filters["reached"] = reached
-    made.filters["plain"] = plain
-    made.filters["apart"] = apart
-    made.filters["pair"] = lambda word: (word, word)
-    made.filters["long"] = lambda text: (
-        Markup(' class="long" tabindex="0"') if len(text) > 120 else ""
-    )
-    made.filters["thousands"] = lambda number: f"{number:,}"
-    made.filters["spoken"] = spoken
+    long = Markup(' class="long" tabindex="0"')
+    made.filters |= {
+        "percent": percent, "signed": signed_percent, "reached": reached, "plain": plain,
+        "apart": apart, "pair": lambda word: (word, word),
+        "long": lambda text: long if len(text) > 120 else "",
+        "thousands": lambda number: f"{number:,}",
+    }  # fmt: skip
     return made
 
 
@@ -120,7 +115,8 @@ def page_context(report: Report) -> dict[str, Any]:
 def _models(report: Report) -> dict[str, Any] | None:
     """The table of models under the names people gave; no origin that is not claimed.
 
-    Which models have an unstable phenotype is not shown either: it would say the same.
+    Which models have an unstable one is not shown either: it would say the same. Those that too few
+    patients stand behind are counted.
     """
     table: dict[str, Any] | None = report.comparison.get("table")
     if not table:
@@ -130,17 +126,15 @@ def _models(report: Report) -> dict[str, Any] | None:
     for row in table["rows"]:
         lead, *others = row["cells"]
         phenotype = shown.get(lead["rank"]) if lead else None
-        if phenotype is not None:
+        if phenotype is None:
+            alone.append(row)
+        elif phenotype.named:
             kind = phenotype.claimed.kind if phenotype.claimed else None
-            if phenotype.grade == "unstable":
-                others = []
-            elif not phenotype.named:
-                others = [cell and {**cell, "title": ""} for cell in others]
+            others = [] if phenotype.grade == "unstable" else others
             cells = [{**lead, "title": phenotype.title}, *others]
             rows.append({**row, "cells": cells, "kind": kind, "grade": phenotype.grade})
-        else:
-            alone.append(row)
-    return {**table, "rows": rows, "alone": alone}
+    few = sum(not p.named for p in report.phenotypes)
+    return {**table, "rows": rows, "alone": alone, "few": few}
 
 
 def fewest_of(phenotypes: Sequence[Phenotype]) -> int:
@@ -185,15 +179,17 @@ def render_page(report: Report) -> str:
 def write_page(folder: Path, target: Path | None = None) -> Path:
     """The page of a run, and ``phenotypes.csv``, made again with the names people gave since.
 
-    Where ``target`` is given, the page goes there and the run folder is left as it is.
+    Of several methods in one folder also the page of the method that is shown. Where ``target`` is
+    given, the page goes there and the run folder is left as it is.
     """
-    report = read_report(folder)
+    report, shown = read_report(folder), shown_folder(folder)
+    text = render_page(report)
     if target is None:
-        rows = phenotype_rows(report.phenotypes)
-        write_text(shown_folder(folder) / "phenotypes.csv", csv_text(rows))
-    page = target or folder / "report.html"
-    write_text(page, render_page(report))
-    return page
+        write_text(shown / "phenotypes.csv", csv_text(phenotype_rows(report.phenotypes)))
+    pages = [target] if target else [place / "report.html" for place in {folder, shown}]
+    for page in pages:
+        write_text(page, text)
+    return target or folder / "report.html"
 
 
 def _inline(chart: Any, label: str) -> Markup:
@@ -201,8 +197,14 @@ def _inline(chart: Any, label: str) -> Markup:
 
 
 def axis_label(phenotype: Phenotype) -> str:
-    """A phenotype's number and title, short enough for an axis."""
-    return f"{phenotype.number}. {shortened(phenotype.title, LONGEST_AXIS_LABEL)}"
+    """A phenotype's number and title, short enough for an axis.
+
+    What tells two titles apart is often their end, so a long one is cut in the middle.
+    """
+    title, end = phenotype.title, ""
+    if len(title) > LONGEST_AXIS_LABEL:
+        title, end = title[:-AXIS_LABEL_END], title[-AXIS_LABEL_END:].lstrip()
+    return f"{phenotype.number}. {shortened(title, LONGEST_AXIS_LABEL - len(end))}{end}"
 
 
 def prevalence_rows(report: Report) -> list[dict[str, Any]]:
@@ -210,7 +212,7 @@ def prevalence_rows(report: Report) -> list[dict[str, Any]]:
     return [
         {"phenotype": axis_label(phenotype), "hospital": hospital, "share": share}
         for phenotype in report.phenotypes
-        if phenotype.prevalence is not None
+        if phenotype.prevalence is not None and phenotype.named
         for hospital, share in phenotype.prevalence.share.items()
     ]
 

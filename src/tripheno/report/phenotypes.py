@@ -109,30 +109,40 @@ class Phenotype:
 
     @property
     def title(self) -> str:
-        """A name that people gave, else its leading codes; of an unstable one no more than those.
+        """A name that people gave, else its leading codes; that it is unstable comes before either.
 
         A guide's name holds while the data follow the guide. Codes do not name a phenotype that too
         few patients stand behind: they would point at them.
         """
-        if self.name:
-            return self.name
-        if self.guided and self.guided.followed and self.grade != "unstable":
-            return self.guided.name
-        led = self.led_by or next(iter(telling_codes(self)), "empty")
-        led = led if self.named else f"phenotype {self.number} of too few patients"
-        return f"unstable: {led}" if self.grade == "unstable" else led
+        if self.grade == "unstable":
+            return f"unstable: {self.name or self._led}"
+        if self.guided and self.guided.followed:
+            return self.name or self.guided.name
+        return self.name or self._led
+
+    @property
+    def _led(self) -> str:
+        if not self.named:
+            return f"phenotype {self.number} of too few patients"
+        return self.led_by or next(iter(telling_codes(self)), "empty")
 
     @property
     def claimed(self) -> Origin | None:
         """Its origin, where it may be claimed.
 
-        Nothing is said of an unstable phenotype, nor that hospitals differ in one where random
-        groups of their patients would differ as much.
+        Nothing is said of an unstable phenotype, nor of one that too few patients stand behind: it
+        would point at their hospital; nor that hospitals differ in one where random groups of their
+        patients would differ as much.
         """
-        origin = self.origin if self.grade != "unstable" else None
+        origin = self.origin if self.grade != "unstable" and self.named else None
         if origin is None or origin.differs or origin.kind in ("together", "everywhere"):
             return origin
         return None
+
+    @property
+    def worth_a_name(self) -> bool:
+        """Whether it came back, enough patients carry it and nobody set it aside."""
+        return self.grade != "unstable" and self.named and not self.set_aside
 
     @property
     def set_aside(self) -> bool:
@@ -317,60 +327,33 @@ def _unknown(ranked: tuple[RankedCode, ...], axis: Axis) -> Unknown:
 
 
 def to_plain(phenotype: Phenotype) -> dict[str, Any]:
-    """A phenotype as it stands in ``phenotypes.json``."""
-    origin = phenotype.origin
-    return {
-        "phenotype": phenotype.number,
-        "title": phenotype.title,
-        "name": phenotype.name,
-        "weight": phenotype.weight,
-        "share": phenotype.share,
-        "overlap": asdict(phenotype.overlap) if phenotype.overlap else None,
-        "unknown": {mode: asdict(unknown) for mode, unknown in phenotype.unknown.items()},
-        "guided": asdict(phenotype.guided) if phenotype.guided else None,
-        "origin": {"kind": origin.kind, "text": origin.text, **asdict(origin)} if origin else None,
-        "prevalence": asdict(phenotype.prevalence) if phenotype.prevalence else None,
-        "stability": phenotype.stability,
-        "stability_resamples": phenotype.stability_resamples,
-        "grade": phenotype.grade,
-        "effective_patients": phenotype.effective_patients,
-        "named": phenotype.named,
-        "interval": phenotype.interval,
-        "led_by": phenotype.led_by,
-        "codes": {
-            mode: [{**asdict(code), "label": code.name} for code in ranked]
-            for mode, ranked in phenotype.codes.items()
-        },
+    """A phenotype as it stands in ``phenotypes.json``: all but what people said of it."""
+    origin, plain = phenotype.origin, asdict(phenotype)
+    del plain["review"]
+    if origin is not None:
+        plain["origin"] |= {"kind": origin.kind, "text": origin.text}
+    plain["codes"] = {
+        mode: [{**code, "label": code["name"]} for code in ranked]
+        for mode, ranked in plain["codes"].items()
     }
+    return {"phenotype": plain.pop("number"), "title": phenotype.title, **plain}
+
+
+PARTS = {"overlap": Overlap, "origin": Origin, "prevalence": Prevalence, "guided": Guided}
 
 
 def from_plain(plain: Mapping[str, Any]) -> Phenotype:
     """A phenotype as ``phenotypes.json`` gives it back, fields of newer versions left out."""
-    codes = {
+    parts: dict[str, Any] = {
+        name: _made(kind, plain[name]) for name, kind in PARTS.items() if plain.get(name)
+    }
+    parts["codes"] = {
         mode: tuple(_made(RankedCode, {**code, "interval": _pair(code)}) for code in ranked)
         for mode, ranked in plain["codes"].items()
     }
-    overlap, origin, prevalence = (plain[key] for key in ("overlap", "origin", "prevalence"))
-    guided = plain.get("guided")
-    return Phenotype(
-        number=plain["phenotype"],
-        weight=plain["weight"],
-        share=plain["share"],
-        codes=codes,
-        name=plain["name"],
-        overlap=_made(Overlap, overlap) if overlap else None,
-        unknown={mode: _made(Unknown, unknown) for mode, unknown in plain["unknown"].items()},
-        guided=_made(Guided, guided) if guided else None,
-        origin=_made(Origin, origin) if origin else None,
-        prevalence=_made(Prevalence, prevalence) if prevalence else None,
-        stability=plain["stability"],
-        stability_resamples=plain.get("stability_resamples"),
-        grade=plain.get("grade"),
-        effective_patients=plain.get("effective_patients"),
-        named=plain.get("named", True),
-        interval=_pair(plain),
-        led_by=plain.get("led_by", ""),
-    )
+    parts["unknown"] = {mode: _made(Unknown, one) for mode, one in plain["unknown"].items()}
+    parts |= {"number": plain["phenotype"], "interval": _pair(plain)}
+    return _made(Phenotype, {**plain, **parts})
 
 
 def _made(kind: type[T], plain: Mapping[str, Any]) -> T:

@@ -252,7 +252,8 @@ def _factor_table(axis: Axis, factor: np.ndarray, bias: np.ndarray | None) -> pa
     columns: dict[str, Any] = {"position": np.arange(axis.size)}
     if axis.codes is not None:
         columns["code"] = list(axis.codes)
-        columns["label"] = [axis.labels.get(code or "") for code in axis.codes]
+        labels = [axis.labels.get(code or "") for code in axis.codes]
+        columns["label"] = pa.array(labels, pa.string())
     for r in range(factor.shape[1]):
         columns[f"component_{r + 1}"] = factor[:, r]
     if bias is not None:

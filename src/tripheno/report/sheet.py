@@ -36,8 +36,8 @@ def sheet_rows(report: Report, reviewer: str = "") -> list[list[Any]]:
     return [list(HEADING), *rows]
 
 
-def read_sheet(path: Path) -> list[dict[str, str]]:
-    """The rows of a sheet by column name, of CSV or of the sheet “review” of a workbook."""
+def read_sheet(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """The filled rows, numbered as the spreadsheet does, of CSV or a workbook's sheet “review”."""
     try:
         rows = _workbook_rows(path) if path.suffix.lower() == ".xlsx" else _csv_rows(path)
     except (OSError, ValueError, KeyError, csv.Error):
@@ -47,8 +47,8 @@ def read_sheet(path: Path) -> list[dict[str, str]]:
     if missing:
         raise BadSheet(f"The sheet has no column {', '.join(missing)}", where=path.name)
     return [
-        {name: as_it_was(text).strip() for name, text in zip(heading, row, strict=False)}
-        for row in body
+        (n, {name: as_it_was(text).strip() for name, text in zip(heading, row, strict=False)})
+        for n, row in enumerate(body, start=2)
         if any(row)
     ]
 
@@ -64,7 +64,7 @@ def take_sheet(report: Report, path: Path, reviewer: str = "") -> dict[str, int]
     heard = annotations.said()
     decided = decisions(heard)
     found, faults = [], []
-    for place, row in enumerate(read_sheet(path), start=2):
+    for place, row in read_sheet(path):
         who, number = row["reviewer"] or reviewer, _whole(row["phenotype"])
         if not any(row.get(field) for field in FIELDS):
             continue
@@ -95,7 +95,7 @@ def _anew(
     then = heard[: _whole(row.get(SEEN, "")) or 0]
     known = [latest(said).get((number, who), {}) for said in (heard, then)]
     cells = {field: row.get(field, "") for field in FIELDS}
-    cells["verdict"] = cells["verdict"].casefold()
+    cells |= {field: cells[field].casefold() for field in ("verdict", "decision")}
     return [
         (field, value)
         for field, value in cells.items()
@@ -111,12 +111,13 @@ def _whole(cell: str) -> int | None:
 
 def _csv_rows(path: Path) -> list[list[str]]:
     content = path.read_bytes()
+    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))  # Excel's “Unicode text”
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("cp1252")  # as Excel saves CSV where nobody asked for UTF-8
-    comma, semicolon = (text.partition("\n")[0].count(c) for c in ",;")
-    return list(csv.reader(io.StringIO(text), delimiter=";" if semicolon > comma else ","))
+    first = text.partition("\n")[0]
+    return list(csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count)))
 
 
 def _workbook_rows(path: Path) -> list[list[str]]:

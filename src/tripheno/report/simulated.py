@@ -21,9 +21,9 @@ from tripheno.progress import ProgressLog, Status
 from tripheno.provenance import provenance
 from tripheno.records.source import is_remainder
 from tripheno.report.models_table import models_table
-from tripheno.report.page import render_page
+from tripheno.report.page import write_page
 from tripheno.report.phenotypes import Evidence, evidence_of, phenotypes_of, weighed_in_words
-from tripheno.report.run_folder import SHOWN, Run, read_report, write_run
+from tripheno.report.run_folder import SHOWN, Run, write_run
 from tripheno.solver.settings import Method, SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.study.simulation import Announce, Federation, Simulated, Simulation, simulate
@@ -71,7 +71,8 @@ def run_logged(
             _write_whole(folder / method, run)
             _write_audit(folder / method, found.audits.get(method))
         summary = _summary_of_all(runs, rows)
-        write_text(folder / "report.html", render_page(read_report(folder / SHOWN)))
+        page = (folder / SHOWN / "report.html").read_text(encoding="utf-8")
+        write_text(folder / "report.html", page)
         write_run_summary(folder, summary)
     else:
         run = runs[study.settings.method]
@@ -149,15 +150,15 @@ def _run_of(
         sums="plain" if method == "central" else study.sums_kind,
         evidence=evidence_of(weighed, study.resamples, solution.patients),
         groups={"all hospitals": weighed.groups} if weighed.groups else {},
-        own_groups={}
-        if study.federation.traits is None
-        else {
-            name: groups_of(counted_groups(study.federation.traits[name], own_having), MIN_CELL)
-            for name, own_having in having.items()
+        own_groups={
+            name: groups_of(counted_groups(traits, having[name]), MIN_CELL)
+            for name, traits in (study.federation.traits or {}).items()
         },
         comparison={
             "methods": rows,
-            "table": models_table(solution, central, own) if own else None,
+            "table": models_table(solution, central, own, study.federation.tensors)
+            if own
+            else None,
         },
     )
 
@@ -171,23 +172,16 @@ def _by_hospital(having: Mapping[str, np.ndarray], federation: Federation) -> di
 
 def _write_whole(folder: Path, run: Run) -> None:
     write_run(folder, run)
-    write_text(folder / "report.html", render_page(read_report(folder)))
+    write_page(folder)
 
 
 def _summary_of_all(runs: Mapping[Method, Run], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The top ``run.json`` of several methods: what they share, and how they compare."""
     shared = runs[SHOWN].summary()
     common = (
-        "rank",
-        "constraint",
-        "seed",
-        "hospitals",
-        "modes",
-        "shape",
-        "nonzeros",
-        "sums",
+        "rank", "constraint", "seed", "hospitals", "modes", "shape", "nonzeros", "sums",
         "provenance",
-    )
+    )  # fmt: skip
     return {
         "tripheno": __version__,
         "method": "all",

@@ -99,11 +99,7 @@ def _who(report: Report) -> list[str]:
     known = [
         (p.prevalence.total, p)
         for p in report.phenotypes
-        if p.prevalence
-        and p.prevalence.total
-        and p.grade != "unstable"
-        and p.named
-        and not p.set_aside
+        if p.worth_a_name and p.prevalence and p.prevalence.total
     ]
     most = sorted(known, key=lambda one: (-one[0], one[1].number))[:3]
     titles = [f"“{p.title}” ({total:,} patients)" for total, p in most]
@@ -121,7 +117,7 @@ def _who(report: Report) -> list[str]:
 
 def _next(phenotypes: Sequence[Phenotype]) -> str:
     """What a reader does now."""
-    worth = [p for p in phenotypes if p.grade != "unstable" and p.named and not p.set_aside]
+    worth = [p for p in phenotypes if p.worth_a_name]
     judged = sum(bool(p.review.verdicts) for p in worth)
     if phenotypes and all(p.grade == "unstable" for p in phenotypes):
         return (
@@ -130,13 +126,13 @@ def _next(phenotypes: Sequence[Phenotype]) -> str:
         )
     if phenotypes and all(p.grade is None for p in phenotypes):
         return "Next: see whether they come back: run it again with --resamples 10, then name them."
-    if not worth and not any(p.set_aside for p in phenotypes):
-        return (
-            "Next: nothing can be handed on, for what came back rests on too few patients. Try "
-            "more patients or hospitals."
-        )
-    if not worth:
+    if not worth and any(p.set_aside for p in phenotypes):
         return "Next: nothing is left to hand on; see the history of what was set aside."
+    if not worth:
+        return (
+            "Next: nothing to name yet, for too few patients stand behind what came back. Try "
+            "fewer phenotypes (tripheno rank), more patients or hospitals, or a wider window."
+        )
     if judged < len(worth):
         kind = "stable" if any(p.grade == "stable" for p in worth) else "partly stable"
         return (
@@ -151,13 +147,10 @@ def _where(phenotypes: Sequence[Phenotype]) -> list[str]:
     for phenotype in phenotypes:
         if phenotype.claimed is not None and not phenotype.set_aside:
             kinds.setdefault(phenotype.claimed.kind, []).append(phenotype.title)
-    said = []
-    if "together" in kinds:
-        titles = listed([f"“{title}”" for title in kinds["together"]])
-        said.append(f"Seen only together, in no hospital’s own model: {titles}.")
-    if "one" in kinds:
-        titles = listed([f"“{title}”" for title in kinds["one"]])
-        said.append(f"Particular to one hospital: {titles}.")
+    only = {"together": "Seen only together, in no hospital’s own model",
+            "one": "Particular to one hospital"}  # fmt: skip
+    said = [f"{words}: {listed([f'“{title}”' for title in kinds[kind]])}."
+            for kind, words in only.items() if kind in kinds]  # fmt: skip
     for kind, whose in {"several": "several hospitals’", "everywhere": "every hospital’s"}.items():
         count = len(kinds.get(kind, ()))
         if count:
@@ -185,8 +178,12 @@ def _doubts(report: Report) -> list[str]:
         said.append(f"The run did not settle: {report.run['stopped_because']}.")
     few = sum(not p.named for p in report.phenotypes)
     if few:
-        rests = "rests" if few == 1 else "rest"
-        of = f"Of the {len(report.phenotypes)}, {few} {rests}"
+        every = few == len(report.phenotypes)
+        of = (
+            "All rest"
+            if every
+            else f"Of the {len(report.phenotypes)}, {few} rest{'s' * (few == 1)}"
+        )
         said.append(f"{of} on too few patients for their codes to be shown.")
     nobody = [str(p.number) for p in report.phenotypes if p.prevalence and p.prevalence.total == 0]
     if nobody:

@@ -45,7 +45,7 @@ def outcomes(groups: Groups, phenotypes: Sequence[Phenotype]) -> list[dict[str, 
             if group.trait == OUTCOME and group.name.startswith(name)  # “did not die or not known”
         }
         for p in phenotypes:
-            if p.grade in ("unstable", None) or p.set_aside or not p.named:
+            if p.grade is None or not p.worth_a_name:
                 continue
             cells = [
                 count for name in (YES, NO)

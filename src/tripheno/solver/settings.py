@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from tripheno.errors import SettingsError
@@ -80,7 +80,7 @@ class SolverSettings:
     track_rmse: bool = False  # RMSE over nonzeros at every iteration: one more pass over the data
 
     def __post_init__(self) -> None:
-        faults = list(_faults(self))
+        faults = list(_no_numbers(self)) or list(_faults(self))
         if faults:
             raise SettingsError("; ".join(faults), where="solver settings")
 
@@ -113,6 +113,14 @@ class SolverSettings:
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for artefacts and fingerprints."""
         return asdict(self)
+
+
+def _no_numbers(settings: SolverSettings) -> Iterator[str]:
+    """What is compared below, and is no number."""
+    named = ["n_components", *(f.name for f in fields(settings) if type(f.default) in (int, float))]
+    for name in named:
+        if not isinstance(getattr(settings, name), int | float):
+            yield f"{name} must be a number, not {getattr(settings, name)!r}"
 
 
 def _faults(settings: SolverSettings) -> Iterator[str]:

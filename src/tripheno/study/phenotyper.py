@@ -203,9 +203,9 @@ class Phenotyper:
         Takes one tensor or event table, or a list of them and then gives a list. Codes the
         phenotypes do not know are left out, with a warning that counts them.
         """
+        solution = self._fitted()
         if isinstance(patients, list | tuple):
             return [self.transform(one) for one in patients]
-        solution = self._fitted()
         loss = loss_of(solution.settings)
         frozen = FrozenPhenotypes(solution.axes, solution.factors, loss, solution.bias)
         tensor = _as_tensor(patients)
@@ -249,7 +249,9 @@ class Phenotyper:
         return self
 
     def _settings(self) -> SolverSettings:
-        given = self.get_params()
+        given = {
+            n: v.item() if isinstance(v, np.generic) else v for n, v in self.get_params().items()
+        }
         given["seed"] = given.pop("random_state")
         given["guides"] = as_guides(given["guides"])
         if not 0 <= given.pop("resamples") <= MOST_RESAMPLES:
@@ -274,6 +276,12 @@ class Phenotyper:
             federation, aligned, self.solution_, generators=seeded_generators(self.random_state),
             resamples=self.resamples, fewest=MIN_CELL,
         ).grades  # fmt: skip
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's pipelines ask of their steps; only they call it."""
+        from sklearn.utils import Tags, TargetTags, TransformerTags  # noqa: PLC0415  no dependency
+
+        return Tags(None, TargetTags(required=False), TransformerTags())
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tripheno.cli.approve import approve
 from tripheno.cli.attack import attack
@@ -79,6 +80,12 @@ def test_a_folder_without_settings_is_refused(command):
     with pytest.raises(TriphenoError) as caught:
         command()
     assert caught.value.exit_code in {NoSuchFile.exit_code, SettingsError.exit_code}
+
+
+def test_a_port_that_is_none_is_refused(tmp_path):
+    asked = CliRunner().invoke(app, ["ui", str(tmp_path), "--port", "65536"])
+    assert asked.exit_code == SettingsError.exit_code
+    assert "--port" in asked.output
 
 
 def test_status_and_check_say_what_is_not_there(capsys):

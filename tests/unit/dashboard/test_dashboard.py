@@ -169,6 +169,14 @@ class TestAnnotations:
         assert "=Asthma" in (run / "report.html").read_text()
         assert "\n1,'=Asthma,medication,1," in (run / "phenotypes.csv").read_text()
 
+    def test_of_several_methods_in_a_folder_the_page_on_top_has_the_name_too(self, run, tmp_path):
+        shutil.copytree(run, tmp_path / "exact")
+        summary = json.loads((run / "run.json").read_text())
+        (tmp_path / "run.json").write_text(json.dumps({**summary, "method": "all"}))
+        say(client_of(tmp_path), name="Asthma of the young")
+        for page in (tmp_path, tmp_path / "exact"):
+            assert "Asthma of the young" in (page / "report.html").read_text()
+
     def test_rejecting_and_merging_can_be_taken_back_and_leave_a_history(self, run):
         client = client_of(run)
         say(client, decision="rejected", was_decision="")

@@ -9,7 +9,7 @@ import pytest
 from tripheno.dashboard.guard import COOKIE, HEADERS, Guard
 
 HOST, TOKEN = "127.0.0.1:8000", "secret"
-SHOWN = {"cookie": f"{COOKIE}={TOKEN}"}
+SHOWN = {"cookie": f"{COOKIE}-{HOST.rpartition(':')[2]}={TOKEN}"}
 
 
 def asked(method="GET", query="", **headers):
@@ -40,7 +40,7 @@ def asked(method="GET", query="", **headers):
         (303, {"query": f"token={TOKEN}"}),
         (403, {}),
         (403, {"query": "token=other"}),
-        (403, {"cookie": f"{COOKIE}=other"}),
+        (403, {"cookie": SHOWN["cookie"].replace(TOKEN, "other")}),
         (403, {"method": "POST", **SHOWN}),
         (403, {"method": "POST", "origin": "http://elsewhere", **SHOWN}),
         (421, {"host": "elsewhere", **SHOWN}),
@@ -57,3 +57,4 @@ def test_the_cookie_is_for_these_pages_alone():
     cookie = asked(query=f"token={TOKEN}")[1]["set-cookie"]
     assert "httponly" in cookie.lower()
     assert "samesite=strict" in cookie.lower()
+    assert cookie.startswith(f"{COOKIE}-{HOST.rpartition(':')[2]}=")  # another port's is another

@@ -260,6 +260,22 @@ def test_a_sheet_saved_by_excel_in_its_own_letters_is_read(run, tmp_path):
     write_rows(path, rows, "cp1252")
     with pytest.raises(BadSheet, match="row 3: a verdict is meaningful, possibly"):
         take_sheet(read_report(run), path)
+    head, body = path.read_text("cp1252").split("\n", 1)
+    path.write_text(f"{head}\n\n{body}", "cp1252", newline="")  # as spreadsheets count rows
+    with pytest.raises(BadSheet, match="row 4: a verdict"):
+        take_sheet(read_report(run), path)
+
+
+def test_a_sheet_saved_as_unicode_text_with_tabs_is_read(run, tmp_path):
+    export_run(run, "csv", tmp_path / "out")
+    rows = rows_of(tmp_path / "out" / "review.csv")
+    rows[1] |= {"reviewer": "渡辺", "verdict": "meaningful", "decision": "Merged into 1"}
+    with (tmp_path / "review.txt").open("w", newline="", encoding="utf-16") as stream:
+        writer = csv.DictWriter(stream, rows[0].keys(), delimiter="\t")
+        writer.writeheader()
+        writer.writerows(rows)
+    assert take_sheet(read_report(run), tmp_path / "review.txt")["added"] == 2
+    assert read_report(run).phenotypes[1].review.merged_into == 1
 
 
 def test_phenotypes_are_not_merged_in_a_ring(run, tmp_path):
@@ -305,8 +321,26 @@ def test_all_rejected_is_said_and_no_folder_is_overwritten(run, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(OutputExists):
         export_run(run, "csv", tmp_path)
-    with pytest.raises(SettingsError, match="scored"):
-        export_run(run, "csv", tmp_path / "more", Wanted(scored=tmp_path))
+
+
+@pytest.mark.parametrize("wanted", [{"scored": "here"}, {"only": (1,)}, {"concepts": "C.csv"}])
+def test_an_option_that_a_format_would_not_follow_is_refused(run, tmp_path, wanted):
+    with pytest.raises(SettingsError, match="with --as csv"):
+        export_run(run, "csv", tmp_path / "out", Wanted(**wanted))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_library_lists_the_cohorts_that_have_a_definition(run, tmp_path):
+    own = tmp_path / "run"
+    shutil.copytree(run, own)
+    plain = json.loads((own / "phenotypes.json").read_text())
+    for codes in plain[1]["codes"].values():
+        for code in codes:
+            code["code"] = None  # known at another hospital only
+    (own / "phenotypes.json").write_text(json.dumps(plain))
+    written = export_run(own, "atlas", tmp_path / "out", EVERY)
+    listed = {int(row["cohortId"]) for row in rows_of(tmp_path / "out" / "Cohorts.csv")}
+    assert listed == {int(p.stem) for p in written if p.parent.name == "cohorts"} == {1, 3, 4}
 
 
 def test_codes_that_would_point_at_few_patients_are_in_no_export(run, tmp_path):

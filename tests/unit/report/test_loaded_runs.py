@@ -73,8 +73,14 @@ class TestLoadedRun:
         assert run.factors["diagnosis"].equals(
             pq.read_table(run.folder / "factors" / "diagnosis.parquet")
         )
-        with pytest.raises(SettingsError, match="no table"):
+        with pytest.raises(SettingsError, match=r"no table.*one of codes, .*, factors/diagnosis"):
             run.table("local/northfield")
+
+    def test_columns_have_their_kind_also_where_they_are_empty(self, run):
+        assert run.annotations.num_rows == 0
+        assert run.annotations.schema.field("reviewer").type == pa.string()
+        assert run.annotations.schema.field("phenotype").type == pa.int64()
+        assert pa.null() not in [*run.history.schema.types, *run.factors["diagnosis"].schema.types]
 
     def test_plots_are_altair_charts_that_can_be_drawn(self, run):
         charts = [run.plot_phenotypes(), run.plot_phenotype(2), run.plot_convergence(),
@@ -106,9 +112,10 @@ class TestLoadedRun:
         assert run.evidence["verdicts"][1].as_py() == "Ada: meaningful"
         assert "&lt;b&gt;Asthma" in run._repr_html_()
         assert run.id in repr(run)
+        assert "&lt;b&gt;Asthma" in (run.folder / "report.html").read_text()
         run.export("card", tmp_path / "card")
         assert "&lt;b>Asthma" in (tmp_path / "card" / "MODEL_CARD.md").read_text()
-        for wrong in ({"verdict": "nice"}, {"patient": "7"}):
+        for wrong in ({"verdict": "nice"}, {"patient": "7"}, {"name": None}):
             with pytest.raises(SettingsError):
                 run.annotate(2, "Ada", **wrong)
         with pytest.raises(SettingsError, match="no format"):

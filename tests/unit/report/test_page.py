@@ -17,7 +17,7 @@ from tripheno.report.charts import (
     rank_chart,
     residual_chart,
 )
-from tripheno.report.page import reached, render_page
+from tripheno.report.page import axis_label, reached, render_page
 from tripheno.report.phenotypes import Overlap, PhenotypeReview
 from tripheno.report.run_folder import read_report
 from tripheno.report.simulated import run_simulation
@@ -135,6 +135,27 @@ def test_what_to_do_next_follows_from_how_sure_it_is(folder):
         f"No phenotype is stable: {len(few)} came back and rest on too few patients, 0 did not."
     )
     assert then.startswith("Next: nothing can be handed on")
+
+
+def test_of_what_too_few_patients_carry_no_hospital_is_named_and_no_next_step_is_made_up(folder):
+    report = read_report(folder)
+    few = [replace(one, grade="stable", named=False) for one in report.phenotypes]
+    said = sentences(replace(report, phenotypes=few))
+    assert "All rest on too few patients for their codes to be shown." in said
+    assert said[-1].startswith("Next: nothing to name yet, for too few patients stand behind")
+    page = render_page(replace(report, phenotypes=few))
+    assert f"{len(few)} more, of too few patients: nothing is said of them." in page
+    assert not re.search('<span class="badge kind-|withheld ·|<bdi>northfield</bdi> ', page)
+    assert "Codes are shown until" not in page
+
+
+def test_long_titles_that_differ_at_their_end_differ_on_the_axes_too(folder):
+    one = read_report(folder).phenotypes[0]
+    start = "acute respiratory failure of unknown cause with "
+    labels = [axis_label(replace(one, name=start + end)) for end in ("pneumonia", "sepsis")]
+    assert len(set(labels)) == 2
+    assert all(len(label) <= len("1. ") + 42 for label in labels)
+    assert axis_label(replace(one, name="Sepsis")).endswith(". Sepsis")
 
 
 def test_pairs_and_numbers_in_a_sentence_cannot_be_read_as_a_list_or_a_count(folder):

@@ -135,12 +135,24 @@ class TestOrigin:
     def test_the_table_holds_every_phenotype_of_every_model_once(self, solved):
         federation, settings, solution, _ = solved
         own = own_models(federation, settings)
-        table = models_table(solution, None, own)
+        table = models_table(solution, None, own, federation.tensors)
         assert table["models"] == ["exact", *federation.tensors]
         for column, name in enumerate(table["models"]):
             ranks = [row["cells"][column]["rank"] for row in table["rows"] if row["cells"][column]]
             assert sorted(ranks) == list(range(1, 7)), name
         assert [row["cells"][0]["rank"] for row in table["rows"][:6]] == list(range(1, 7))
+
+    def test_patients_behind_a_model_beside_it_count_as_in_its_fit(self, solved, monkeypatch):
+        federation, _, solution, weighed = solved
+        rows = np.vstack(list(solution.patient_factors.values())) ** 2
+        counted_alike = rows.sum(axis=0) ** 2 / (rows**2).sum(axis=0)
+        r = int(np.argmax(np.abs(counted_alike - weighed.effective)))
+        between = (counted_alike[r] + weighed.effective[r]) / 2
+        monkeypatch.setattr("tripheno.report.models_table.MIN_CELL", between)
+        table = models_table(solution, replace(solution), {}, federation.tensors)
+        few = table["rows"][r]["cells"][1]["title"] == f"phenotype {r + 1} of too few patients"
+        assert few == (weighed.effective[r] < between)
+        assert abs(counted_alike[r] - weighed.effective[r]) > 1
 
 
 def test_a_phenotype_comes_back_from_json_as_it_was(solved):
@@ -236,12 +248,14 @@ class TestTitlesAndGrades:
             assert grade_for(resamples, starts) == grade
         shaky = self.phenotype(1, [("fever", 0.9)], grade="unstable")
         assert shaky.title == "unstable: fever"
+        assert replace(shaky, name="Malaria").title == "unstable: Malaria"
 
     def test_one_that_too_few_patients_stand_behind_is_not_called_by_its_codes(self):
         few = self.phenotype(3, [("fever", 0.9)], named=False)
         assert few.title == "phenotype 3 of too few patients"
         given = self.phenotype(3, [("fever", 0.9)], named=False, name="Malaria")
         assert given.title == "Malaria"
+        assert replace(few, grade="stable", origin=Origin({"a": 0.9, "b": 0.1})).claimed is None
         assert not from_plain(json.loads(json.dumps(to_plain(few)))).named
 
     def test_fields_of_newer_versions_and_intervals_are_read(self, solved):

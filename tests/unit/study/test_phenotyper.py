@@ -56,6 +56,17 @@ def test_values_are_checked_by_fit_and_not_before(tensors):
         tripheno.Phenotyper(3, resamples=51).fit(tensors)
 
 
+@pytest.mark.parametrize("given", [{"n_components": "3"}, {"random_state": None}])
+def test_what_is_no_number_is_said_and_no_traceback(tensors, given):
+    with pytest.raises(SettingsError, match="must be a number"):
+        tripheno.Phenotyper(**given).fit(tensors)
+
+
+def test_a_number_of_numpy_is_a_number(tensors):
+    model = tripheno.Phenotyper(np.int64(2), starts=1, tol=1e-2, random_state=np.int32(1))
+    assert len(model.fit(tensors).weights_) == 2
+
+
 def test_what_is_impossible_is_said_before_anything_is_fitted():
     cells = {"indices": [[0, 0, 0], [1, 1, 1]], "values": [1, 2], "shape": (2, 2, 2)}
     two = tripheno.CountTensor.from_cells(**cells, modes=["medication", "diagnosis"])
@@ -124,12 +135,23 @@ class TestBesideScikitLearn:
         assert rows.shape == (sum(tensor.patients for tensor in tensors), 2)
         assert np.abs(line.transform(tensors) - rows).max() < 1e-12
 
+    def test_it_may_be_the_last_step(self, tensors):
+        from sklearn.pipeline import make_pipeline
+
+        line = make_pipeline(tripheno.Phenotyper(2, starts=1, tol=1e-2))
+        assert "Phenotyper" in line._repr_html_()
+        assert [len(rows) for rows in line.fit(tensors).transform(tensors)] == [
+            tensor.patients for tensor in tensors
+        ]
+
     def test_what_is_not_fitted_raises_the_error_that_scikit_learn_catches(self):
         from sklearn.exceptions import NotFittedError
 
         with pytest.raises(NotFittedError) as caught:
             tripheno.Phenotyper().get_feature_names_out("diagnosis")
         assert isinstance(caught.value, tripheno.NotFittedError)
+        with pytest.raises(NotFittedError):
+            tripheno.Phenotyper().transform([])
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,12 @@ _CONCEPT_COLUMNS = ("concept_id", "concept_code", "vocabulary_id")
 def write_atlas(source: Source, out: Path) -> list[Path]:
     """A cohort definition for each phenotype, its concept sets, and ``Cohorts.csv``."""
     ids = concept_ids(source)
-    written = []
+    written, defined = [], []
     for one in source.chosen():
         sets = _concept_sets(one, ids)
         if not sets:
             continue
+        defined.append(one)
         name = f"{one.phenotype.number:03d}"
         for kind, value in {
             "cohorts": cohort_definition(sets),
@@ -51,7 +52,7 @@ def write_atlas(source: Source, out: Path) -> list[Path]:
             written.append(path)
     if not written:
         raise _no_ids(source)
-    write_text(out / "Cohorts.csv", csv_text(_library_rows(source)))
+    write_text(out / "Cohorts.csv", csv_text(_library_rows(source, defined)))
     return [*written, out / "Cohorts.csv"]
 
 
@@ -180,7 +181,7 @@ def _concept_sets(one: Chosen, ids: Mapping[tuple[str, str], int]) -> list[dict[
     return sets
 
 
-def _library_rows(source: Source) -> list[list[Any]]:
+def _library_rows(source: Source, defined: Sequence[Chosen]) -> list[list[Any]]:
     """PhenotypeLibrary's description of each cohort."""
     heading = ["cohortId", "cohortName", "cohortNameLong", "logicDescription", "hashTag", "status",
                "createdDate", "contributors"]  # fmt: skip
@@ -192,6 +193,6 @@ def _library_rows(source: Source) -> list[list[Any]]:
             f"#tripheno, {run}, #{one.phenotype.grade or 'ungraded'}",
             "Pending peer review", made, one.phenotype.review.named_by,
         ]
-        for one in source.chosen()
+        for one in defined
     ]  # fmt: skip
     return [heading, *rows]

@@ -14,7 +14,7 @@ from tripheno.files import csv_text, defused, write_text
 from tripheno.report.annotations import VERDICTS
 from tripheno.report.exports.chosen import Source
 from tripheno.report.phenotypes import Phenotype
-from tripheno.report.run_folder import phenotype_rows, status_of
+from tripheno.report.run_folder import Report, phenotype_rows, status_of
 from tripheno.report.sheet import sheet_rows
 
 
@@ -52,18 +52,23 @@ def write_csv(source: Source, out: Path) -> list[Path]:
     written = []
     for name, rows in run_tables(source).items():
         written.append(out / f"{name}.csv")
-        mark = "\ufeff" if name == "review" else ""  # by which Excel knows UTF-8
-        write_text(written[-1], mark + csv_text(rows))
+        write_text(written[-1], "\ufeff" + csv_text(rows))  # by which Excel knows UTF-8
     return written
 
 
 def write_parquet(source: Source, out: Path) -> list[Path]:
     """The same tables as Parquet, and the iterations."""
     tables = {name: arrow_of(rows) for name, rows in run_tables(source).items()}
-    tables["history"] = pa.Table.from_pylist(source.report.history)
+    tables["history"] = history_table(source.report)
     for name, table in tables.items():
         pq.write_table(table, out / f"{name}.parquet")
     return [out / f"{name}.parquet" for name in tables]
+
+
+def history_table(report: Report) -> pa.Table:
+    """A row for each iteration."""
+    lines = report.history
+    return arrow_of([list(lines[0]), *(list(line.values()) for line in lines)])
 
 
 def arrow_of(rows: list[list[Any]]) -> pa.Table:

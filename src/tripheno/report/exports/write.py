@@ -14,6 +14,7 @@ from tripheno.report.exports.fhir import write_valuesets
 from tripheno.report.exports.matrices import write_anndata, write_meds
 from tripheno.report.exports.slides import write_slides
 from tripheno.report.exports.tables import write_csv, write_parquet, write_xlsx
+from tripheno.report.summary import listed
 
 FORMATS: dict[str, Callable[[Source, Path], list[Path]]] = {
     "atlas": write_atlas,
@@ -26,7 +27,11 @@ FORMATS: dict[str, Callable[[Source, Path], list[Path]]] = {
     "card": write_card,
     "slides": write_slides,
 }
-OF_PATIENTS = ("anndata", "meds")
+TAKEN_BY = {  # option → the formats that it makes a difference to
+    "scored": ("anndata", "meds"),
+    "concepts": ("atlas",),
+    "only": ("atlas", "valueset", "meds", "slides"),
+}
 
 
 def export_run(folder: Path, form: str, out: Path, wanted: Wanted | None = None) -> list[Path]:
@@ -35,10 +40,9 @@ def export_run(folder: Path, form: str, out: Path, wanted: Wanted | None = None)
     With patients in it, only the owner may open the folder and its files.
     """
     wanted = wanted or Wanted()
-    if wanted.scored is not None and form not in OF_PATIENTS:
-        raise SettingsError(
-            f"--scored with --as {form}", fix=f"only {' and '.join(OF_PATIENTS)} hold patients"
-        )
+    for option, forms in TAKEN_BY.items():
+        if getattr(wanted, option) and form not in forms:
+            raise SettingsError(f"--{option} with --as {form}", fix=f"it is for {listed(forms)}")
     source = open_source(folder, wanted)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputExists(f"{out} is not empty", fix="name another folder with --out")
