@@ -210,25 +210,30 @@ def on_chosen_factors(inside: Tensors, seed: int, fewest: int = FEWEST) -> Findi
     stay = [axis.kept(_stays(np.array(c), fewest)) for axis, c in zip(axes, counts, strict=True)]
     others = pooled([restricted(inside[name], stay) for name in names[:-1]])
     others = with_bound(others, common_bound(in_clear(inside), "", inside))
-    indices, values = others.coordinates()
-    cells, people_of = np.unique(indices[:, 1:], axis=0, return_counts=True)
+    cells, people_of = np.unique(others.coordinates()[0][:, 1:], axis=0, return_counts=True)
     alone = cells[people_of == 1]
-    rng = np.random.default_rng(seed)
-    chosen = alone[rng.choice(len(alone), min(PEOPLE_SOUGHT, len(alone)), replace=False)]
-    features = tuple(np.eye(axis.size)[:, at] for axis, at in zip(stay, chosen.T, strict=True))
-    seen = truth(others, features, nonnegative=True)[0].T
-    parts = np.zeros_like(seen)
-    for row, cell in zip(parts, chosen, strict=True):
-        beside = (indices[:, 2:] == cell[1:]).all(axis=1)
-        person = indices[beside & (indices[:, 1] == cell[0]), 0]
-        own = beside & (indices[:, 0] == person)
-        row[indices[own, 1]] = values[own]
-    share, null = (_alike(seen, some) for some in (parts, np.roll(parts, 1, axis=0)))
+    chosen = np.random.default_rng(seed).permutation(alone)[:PEOPLE_SOUGHT]
+    share, null = _read_alone(others, chosen) if len(chosen) else (0.0, 0.0)
     return Finding(
         "parts of one person's records, on factors that a lying hospital chose", PEER, SHIPPED,
         "share", share, share > 0.0, null_control=null, said=True, expect="all of them",
         note=f"{len(alone):,} of {len(cells):,} cells are one person's",
     )  # fmt: skip
+
+
+def _read_alone(others: CountTensor, chosen: np.ndarray) -> tuple[float, float]:
+    """Which share of these cells' columns is the one person's; and the same of another's."""
+    features = tuple(np.zeros((axis.size, len(chosen))) for axis in others.axes)
+    for factor, codes in zip(features, chosen.T, strict=True):
+        factor[codes, np.arange(len(chosen))] = 1.0
+    seen = truth(others, features, nonnegative=True)[0].T
+    (indices, values), parts = others.coordinates(), np.zeros_like(seen)
+    for row, cell in zip(parts, chosen, strict=True):
+        beside = (indices[:, 2:] == cell[1:]).all(axis=1)
+        person = indices[beside & (indices[:, 1] == cell[0]), 0]
+        own = beside & (indices[:, 0] == person)
+        row[indices[own, 1]] = values[own]
+    return _alike(seen, parts), _alike(seen, np.roll(parts, 1, axis=0))
 
 
 def _alike(rows: np.ndarray, others: np.ndarray) -> float:
