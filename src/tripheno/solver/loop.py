@@ -16,6 +16,7 @@ from tripheno.errors import Diverged, EmptyTensor, TriphenoWarning
 from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.solver import hospital
+from tripheno.solver.agreement import settled
 from tripheno.solver.guides import guide_columns
 from tripheno.solver.hospital import HospitalState
 from tripheno.solver.messages import Measures, Review, Totals
@@ -30,7 +31,6 @@ from tripheno.tensor.factors import readable_signs, unit_columns
 from tripheno.vocabulary.axis import Axis
 
 RUNAWAY = 1e6  # Ψ this many times ‖O‖² is no fit any more
-AT_REST = "more than half of the hospitals found the factors at rest"
 
 Watch = Callable[[Iteration], None]
 
@@ -180,14 +180,13 @@ def run_rounds(
             raise judge.diverged() from None
         if stop or state.iteration > settings.max_iter:
             break
-    found = ""
     if not stop:
         reviewed, _ = members.sum("review", _reviewed, state.news(0, first=True))
-        found = judge.entry(state, reviewed.review)
-        found = found if judge.at_an_end(state, "limit") else ""
+        stop = judge.entry(state, reviewed.review)
+        stop = judge.at_an_end(state, "limit") and stop
     final, measures, order, decided = brought_into_order(
         members, state.shared_factors, settings,
-        {"stop": bool(stop or found), "singular": state.singular},
+        {"stop": stop, "singular": state.singular},
     )  # fmt: skip
     penalty = sum(p.value(f) for p, f in zip(state.penalties, final, strict=True))
     limit = f"the limit of {settings.max_iter} iterations was reached"
@@ -198,7 +197,7 @@ def run_rounds(
         measures.loss + penalty,
         tuple(judge.history),
         decided["stop"],
-        (stop or found or AT_REST) if decided["stop"] else limit,
+        method.at_rest if decided["stop"] else limit,
         decided["singular"] or judge.singular,
         time.perf_counter() - members.started - members.seconds,
         tuple(int(np.flatnonzero(order == r)[0]) for r in range(len(settings.guides))),
@@ -212,30 +211,30 @@ def _reviewed(state: HospitalState, news: Any) -> tuple[HospitalState, Review]:
 
 def _iteration(
     state: SharedState, method: Method, members: Members, judge: _Judge
-) -> tuple[SharedState, str]:
+) -> tuple[SharedState, bool]:
     """Every feature mode once. The first sum brings the verdict on the last iterate.
 
     The verdict is a vote, which rides in the second sum, made as if undecided; where more than half
     would stop, the iteration has not been.
     """
-    before, iteration, stop, pending = state, state.iteration, "", False
+    before, iteration, stop, pending = state, state.iteration, False, False
     for n in range(len(state.shared_factors)):
         for inner in count():
             step = f"fit/{iteration}/{n}/{inner}"
             news = state.news(n, first=inner == 0)
             total, decided = members.sum(
                 step, method.contribute, news,
-                votes={"stop": bool(stop)} if pending else None, shared=state.shared_factors,
+                votes={"stop": stop} if pending else None, shared=state.shared_factors,
             )  # fmt: skip
             if pending and decided["stop"] and judge.at_an_end(before, str(iteration)):
-                return before, stop or AT_REST
+                return before, True
             pending = n == 0 and inner == 0 and iteration > 1 and not method.fixed_length
             if n == 0 and inner == 0 and iteration > 1:
                 stop = judge.entry(before, total.review)
             state = method.absorb(state, n, inner, total, _chooser(members, step))
             if state.settled:
                 break
-    return method.end_iteration(state), ""
+    return method.end_iteration(state), False
 
 
 def _chooser(members: Members, step: str) -> Choose:
@@ -278,8 +277,8 @@ class _Judge:
             self.finalists,
         )  # fmt: skip
 
-    def entry(self, state: SharedState, review: np.ndarray) -> str:
-        """Write the line of the iterate that was just reviewed; say why to stop, or ''."""
+    def entry(self, state: SharedState, review: np.ndarray) -> bool:
+        """Write the line of the iterate that was just reviewed; say whether to stop."""
         settings = self.method.settings
         squared, at_cells, primal, local_norm, dual_norm, singular = (float(x) for x in review)
         self.singular = self.singular or singular > 0.0
@@ -341,7 +340,7 @@ class _Judge:
             f"The factors grew without bound after {len(self.history) + 1} iterations", fix=fix
         )
 
-    def _verdict(self, line: Iteration, state: SharedState) -> str:
+    def _verdict(self, line: Iteration, state: SharedState) -> bool:
         """Ψ, the slopes and the factors stand still twice in a row, and residuals are small."""
         settings = self.method.settings
         if self.history and not self.method.fixed_length:
@@ -351,15 +350,8 @@ class _Judge:
             still = state.slope <= Tolerances.kkt and state.moved <= Tolerances.movement
             still = (still and change < settings.tol) or exact_fit or self.quiet < 0
             self.quiet = self.quiet + 1 if still else 0
-        if self.quiet < 2:
-            return ""
-        if (
-            self.method.needs_residuals
-            and max(self.relative_residuals) > settings.residual_tolerance
-        ):
-            return ""
-        residuals = " and the residuals are small" if self.method.needs_residuals else ""
-        return f"objective, slopes and factors stood still twice in a row{residuals}"
+        small = max(self.relative_residuals) <= settings.residual_tolerance
+        return self.quiet >= 2 and (small or not self.method.needs_residuals)
 
 
 def brought_into_order(
@@ -368,16 +360,17 @@ def brought_into_order(
     settings: SolverSettings,
     votes: dict[str, bool] | None = None,
 ) -> tuple[tuple[np.ndarray, ...], Measures, np.ndarray, dict[str, bool]]:
-    """Unit columns, largest entry positive, components by weight; patients fitted once more.
+    """Unit columns, largest entry positive, alike to the last bit; patients fitted once more.
 
-    Also gives the order in which the components now stand. A bias stays last: it is no phenotype to
-    be ranked.
+    Components stand by weight, in the order that is given too. A bias stays last: it is no
+    phenotype to be ranked.
     """
     units = [unit_columns(factor)[0] for factor in factors]
-    signed = tuple(factor * readable_signs(factor) for factor in units)
-    measures, decided = members.sum(
-        "measures", hospital.measure, signed, votes=votes, shared=signed
-    )
+    signed = settled(
+        members.federation, f"{members.label}factors",
+        tuple(factor * readable_signs(factor) for factor in units),
+    )  # fmt: skip
+    measures, decided = members.sum("measures", hospital.measure, signed, votes=votes)
     order = np.argsort(-np.diag(measures.patient_gram)[: settings.n_components], kind="stable")
     if settings.bias:
         order = np.append(order, settings.n_components)

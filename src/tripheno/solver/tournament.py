@@ -22,6 +22,7 @@ from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import CODES, COLUMNS, MODELS, Stack, declared, shaped
 from tripheno.solver.acceleration import Momentum, extrapolated, no_worse
+from tripheno.solver.agreement import first_of
 from tripheno.solver.stacked import LONGEST, side_by_side, widths_of
 from tripheno.solver.starts import Factors, sketched_start, uniform_start
 from tripheno.vocabulary.axis import Axis
@@ -116,12 +117,8 @@ class Opening(Contribution):
 
 def opened_alike(field: Tournament, federation: Communicator, label: str) -> Tournament:
     """The same field at every hospital: the first one's."""
-    own = side_by_side(field.models)
-
-    def given(name: str) -> Opening:
-        return Opening(own if name == federation.hospitals[0] else tuple(map(np.zeros_like, own)))
-
-    total = federation.sum(f"{label}opening", given).value.starts
+    own = Opening(side_by_side(field.models))
+    total = first_of(federation, f"{label}opening", own).starts
     cuts = np.cumsum(widths_of(field.models))[:-1]
     models = zip(*(np.split(factor, cuts, axis=1) for factor in total), strict=True)
     solid = [tuple(np.ascontiguousarray(factor) for factor in model) for model in models]
