@@ -19,22 +19,20 @@ from tripheno.errors import (
 )
 from tripheno.exchange.communicator import Communicator, in_clear
 from tripheno.solver import hospital, tournament
-from tripheno.solver.agreement import SharedFactors, first_of
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.loop import (
     LoopResult,
     Members,
     Watch,
     brought_into_order,
-    costs_of,
-    first_factors,
-    rmse_of,
+    first_of,
     run_rounds,
 )
-from tripheno.solver.messages import Totals
+from tripheno.solver.messages import SharedFactors, Totals
 from tripheno.solver.method import Exact, Method
 from tripheno.solver.settings import SolverSettings
-from tripheno.solver.solution import Costs, Solution
+from tripheno.solver.solution import Costs, Solution, costs_of, rmse_of
+from tripheno.solver.starts import first_factors
 from tripheno.solver.tournament_run import Finish, TournamentState, first_state, run_tournament
 from tripheno.solver.trip import Trip
 from tripheno.tensor.count_tensor import CountTensor, pooled

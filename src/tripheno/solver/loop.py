@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tripheno.errors import Diverged, EmptyTensor, TriphenoWarning
-from tripheno.exchange.communicator import Communicator
+from tripheno.errors import Diverged, DriftedApart, EmptyTensor
+from tripheno.exchange.communicator import DRIFT, Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.solver import hospital
-from tripheno.solver.agreement import settled
-from tripheno.solver.guides import guide_columns
 from tripheno.solver.hospital import HospitalState
-from tripheno.solver.messages import Measures, Review, Totals
+from tripheno.solver.messages import Measures, Review, SharedFactors, Totals
 from tripheno.solver.method import Choose, Method, SharedState, StepLengths
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.slopes import patience, slopes, steepest
-from tripheno.solver.solution import Costs, Iteration, Rmse
-from tripheno.solver.starts import uniform_rows
+from tripheno.solver.solution import Iteration
+from tripheno.solver.starts import Factors
 from tripheno.solver.stopping import EXACT, Tolerances
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import readable_signs, unit_columns
-from tripheno.vocabulary.axis import Axis
 
 RUNAWAY = 1e6  # Ψ this many times ‖O‖² is no fit any more
 
+C = TypeVar("C", bound=Contribution)
 Watch = Callable[[Iteration], None]
 
 
@@ -125,27 +122,6 @@ class Members:
 
     def _computed(self) -> float:
         return sum(one.seconds for one in self.federation.traffic.values())
-
-
-def first_factors(axes: Sequence[Axis], settings: SolverSettings) -> tuple[np.ndarray, ...]:
-    """The common start: uniform random columns of unit length; a bias column is flat.
-
-    A row hangs on the seed and its code (its token, where codes are not shown), never on the order
-    of codes. Guided components start from their codes where they have some. The patients are fitted
-    before anything else, and that gives the model its scale.
-    """
-    factors = []
-    for axis in axes:
-        factor = uniform_rows(axis, settings.n_components, settings.seed)
-        if settings.bias:
-            factor = np.column_stack([factor, np.ones(axis.size)])
-        factors.append(unit_columns(factor)[0])
-    if not settings.guides:
-        return tuple(factors)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TriphenoWarning)  # the method says what is missing
-        guides = guide_columns(axes, settings.guides, settings.rank)
-    return tuple(np.where(g.any(axis=0), g, f) for g, f in zip(guides, factors, strict=True))
 
 
 def run_rounds(
@@ -354,6 +330,34 @@ class _Judge:
         return self.quiet >= 2 and (small or not self.method.needs_residuals)
 
 
+# ── what programs know alike to round-off becomes one and the same, to the last bit ───────────
+# Machines round differently. Where a number is compared with a bound or put into words, all have to
+# hold the same one: so it is a sum of everybody's, or the first hospital's.
+
+
+def mean_of(federation: Communicator, step: str, own: C) -> C:
+    """The mean of what every hospital's program found: all go on with the same numbers."""
+    total = federation.sum(step, lambda _name: own).value.arrays()
+    return type(own).from_arrays({name: part / federation.size for name, part in total.items()})
+
+
+def first_of(federation: Communicator, step: str, own: C) -> C:
+    """What the first hospital's program found: where a mean of two answers would be neither."""
+    nothing = type(own).from_arrays({n: np.zeros_like(part) for n, part in own.arrays().items()})
+    return federation.sum(
+        step, lambda name: own if name == federation.hospitals[0] else nothing
+    ).value
+
+
+def settled(federation: Communicator, step: str, factors: Factors) -> Factors:
+    """The factors that all go on with; refused where any entry is apart."""
+    mean = mean_of(federation, step, SharedFactors(factors)).factors
+    apart = max(float(np.abs(a - b).max(initial=0.0)) for a, b in zip(factors, mean, strict=True))
+    if apart > DRIFT:
+        raise DriftedApart("the hospitals' programs no longer agree", where=f"step {step[:80]}")
+    return mean
+
+
 def brought_into_order(
     members: Members,
     factors: Sequence[np.ndarray],
@@ -378,28 +382,3 @@ def brought_into_order(
         members.states[name] = hospital.finish(state, order)
     ordered = replace(measures, patient_gram=measures.patient_gram[np.ix_(order, order)])
     return tuple(factor[:, order] for factor in signed), ordered, order, decided
-
-
-def rmse_of(measures: Measures, totals: Totals, sizes: Sequence[int]) -> Rmse:
-    """The three errors of a whole federation from its sums."""
-    every = totals.patients * math.prod(sizes)
-    return Rmse(
-        math.sqrt(measures.raw_error_nonzeros / totals.nonzeros),
-        math.sqrt(measures.raw_error / totals.nonzeros),
-        math.sqrt(measures.raw_error / every),
-    )
-
-
-def costs_of(federation: Communicator, seconds_shared: float) -> Costs:
-    """Bytes, rounds and seconds as they were counted; per hospital means the busiest one here."""
-    traffic = list(federation.traffic.values())
-    sent = sum(t.bytes_up + t.bytes_down for t in traffic)
-    return Costs(
-        max(t.bytes_up for t in traffic),
-        max(t.bytes_down for t in traffic),
-        sent * federation.size // len(traffic),
-        max(t.seconds for t in traffic),
-        sum(t.seconds for t in traffic),
-        seconds_shared,
-        max(t.rounds for t in traffic),
-    )

@@ -114,6 +114,17 @@ class Measures(Contribution):
 
 
 @declared(
+    "factors", "codes × phenotypes: what a fit ended in, which follows from sums; for its mean",
+    lambda plan: plan.fits + plan.tournaments * (plan.guided or plan.bias),
+)  # fmt: skip
+@dataclass(frozen=True)
+class SharedFactors(Contribution):
+    """The factors of a fit, of every hospital or of the first one."""
+
+    factors: tuple[np.ndarray, ...] = shaped(CODES, RANK)
+
+
+@declared(
     "own-factors", "codes × phenotypes of this hospital alone, IN CLEAR",
     lambda plan: plan.fits if plan.method == "local" else 0, how="gather",
 )  # fmt: skip

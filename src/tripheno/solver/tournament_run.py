@@ -20,7 +20,7 @@ from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import MODELS, declared, shaped
 from tripheno.solver import starts, tournament
 from tripheno.solver.acceleration import extrapolated, no_worse
-from tripheno.solver.loop import Members, Watch
+from tripheno.solver.loop import Members, Watch, first_of
 from tripheno.solver.loss import Sums
 from tripheno.solver.losses import loss_of
 from tripheno.solver.messages import SIZE_BITS, Sketch, Totals
@@ -104,7 +104,17 @@ def first_state(
     total = members.federation.sum(f"{members.label}sketch", sketched).value
     root = starts.nystrom(np.vstack(total.sketch), omega, rank)
     field = tournament.opened(axes, root, rank, seed, settings.starts)
-    return TournamentState(tournament.opened_alike(field, members.federation, members.label))
+    return TournamentState(_opened_alike(field, members))
+
+
+def _opened_alike(field: Tournament, members: Members) -> Tournament:
+    """The same field at every hospital: the first one's."""
+    own = tournament.Opening(side_by_side(field.models))
+    total = first_of(members.federation, f"{members.label}opening", own).starts
+    cuts = np.cumsum(widths_of(field.models))[:-1]
+    models = zip(*(np.split(factor, cuts, axis=1) for factor in total), strict=True)
+    solid = [tuple(np.ascontiguousarray(factor) for factor in model) for model in models]
+    return tournament.entered(field.rank, [one.kind for one in field.candidates], solid)
 
 
 def run_tournament(

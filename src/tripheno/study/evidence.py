@@ -28,11 +28,11 @@ from tripheno.exchange.communicator import Communicator, in_clear
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import COMPONENTS, declared, shaped
 from tripheno.privacy.subgroups import Group
-from tripheno.solver.agreement import mean_of
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.diagnostics import core_consistency, held_out_error
 from tripheno.solver.fit import fit
 from tripheno.solver.influence import effective_parts, effective_patients, with_bound
+from tripheno.solver.loop import mean_of
 from tripheno.solver.losses import loss_of
 from tripheno.solver.messages import Totals
 from tripheno.solver.method import Exact
