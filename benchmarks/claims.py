@@ -39,8 +39,8 @@ from tripheno.lab.synthetic.presets import (
     ucsd_settings,
 )
 from tripheno.solver.fit import fit
-from tripheno.solver.loop import costs_of
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.solution import costs_of
 from tripheno.solver.squared import SquaredLoss
 from tripheno.study.evidence import seeded_generators, weigh
 from tripheno.study.makers import Maker

@@ -35,8 +35,9 @@ PHASES = {
     "lengths": "axes",
     "sketch": "tournament", "opening": "tournament", "starts": "tournament", "ballot": "tournament",
     "totals": "axes", "fit": "fit", "review": "fit", "measures": "fit", "choice": "fit",
-    "own-factors": "fit", "effective": "prevalence", "carriers": "prevalence",
-    "resamples": "evidence", "end": "release", "labels": "release",
+    "led": "fit", "factors": "fit", "own-factors": "fit",
+    "effective": "prevalence", "carriers": "prevalence",
+    "resamples": "evidence", "likeness": "evidence", "end": "release", "labels": "release",
     "result": "release", "audit-head": "audit heads",
 }  # fmt: skip
 

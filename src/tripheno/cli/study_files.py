@@ -44,7 +44,9 @@ def settings(site_file: Path, federation_file: Path) -> tuple[StudyProtocol, Sit
     from tripheno.protocol.site import read_site
 
     protocol = read_protocol(federation_file, layers_over("federation"))
-    return protocol, read_site(site_file, layers_over("site"))
+    site = read_site(site_file, layers_over("site"))
+    site.thresholds(protocol)  # those that the other hospitals would refuse are refused at home
+    return protocol, site
 
 
 def study_of(folder: Path) -> StudyProtocol:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tripheno.exchange.messages import Contribution
+from tripheno.exchange.registry import COMPONENTS, declared, shaped
 from tripheno.solver.starts import Factors
 from tripheno.tensor.factors import match_components
 
@@ -46,21 +49,44 @@ def likeness(reference: Factors, others: Sequence[Factors]) -> np.ndarray:
     return np.array(found).reshape(len(others), reference[0].shape[1])
 
 
-def graded(
-    resampled: np.ndarray, finalists: np.ndarray, effective: np.ndarray, min_cell_count: int
-) -> tuple[Graded, ...]:
-    """Grades from the likeness in resamples and among finalists (models × components each).
+@declared(
+    "likeness", "phenotypes: how alike each is in resamples and among finalists, for its mean",
+    lambda plan: int(plan.resampled > 0),
+)  # fmt: skip
+@dataclass(frozen=True)
+class Likeness(Contribution):
+    """What grades go by: reached in 90 % of the resamples; the least among finalists."""
+
+    resamples: np.ndarray = shaped(COMPONENTS)
+    finalists: np.ndarray = shaped(COMPONENTS)
+    compared: np.ndarray = shaped(1)  # 1 where there were finalists, else 0
+
+    @classmethod
+    def of(cls, resampled: np.ndarray, finalists: np.ndarray) -> Likeness:
+        """From models × components of each."""
+        ordered = np.sort(resampled, axis=0)
+        if not len(ordered):
+            ordered = np.zeros((1, resampled.shape[1]))
+        place = int(np.floor((1.0 - SHARE) * len(ordered) + 1e-9))
+        return cls(
+            ordered[place],
+            finalists.min(axis=0, initial=1.0),
+            np.array([float(len(finalists) > 0)]),
+        )
+
+
+def graded(alike: Likeness, effective: np.ndarray, min_cell_count: int) -> tuple[Graded, ...]:
+    """Grades of the phenotypes.
 
     Stable needs both, and at least ``min_cell_count`` effective patients: fewer are no evidence,
     and a name would point at them. Without resamples, or without other starts, nothing is stable.
     """
     result = []
-    for r, patients in enumerate(effective):
-        ordered = np.sort(resampled[:, r])
-        reached = 0.0
-        if len(ordered):
-            reached = float(ordered[int(np.floor((1.0 - SHARE) * len(ordered) + 1e-9))])
-        agreed = float(finalists[:, r].min()) if len(finalists) else None
+    compared = bool(alike.compared.item() > 0.5)
+    for reached, least, patients in zip(
+        alike.resamples.tolist(), alike.finalists.tolist(), effective, strict=True
+    ):
+        agreed = least if compared else None
         named = bool(patients >= min_cell_count)
         grade = grade_for(reached, agreed)
         grade = "partly" if grade == "stable" and not named else grade

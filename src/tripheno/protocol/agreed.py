@@ -11,9 +11,10 @@ from typing import Any, get_args
 from tripheno import __version__
 from tripheno.errors import BadGuide, BadProtocol, OtherProtocol, SettingsError, UnknownMember
 from tripheno.exchange.keys import fingerprint_of
-from tripheno.exchange.roster import FEWEST, Roster, same_institution
 from tripheno.exchange.roster import Member as RosterMember
+from tripheno.exchange.roster import Roster, same_institution
 from tripheno.exchange.study_words import are_the_words, study_words
+from tripheno.protocol.contradictions import check_whole
 from tripheno.protocol.limits import Budgets, Thresholds
 from tripheno.protocol.settings_file import (
     Layer,
@@ -21,6 +22,7 @@ from tripheno.protocol.settings_file import (
     fingerprint_text,
     number,
     one_of,
+    plain_name,
     text,
     texts,
     truth,
@@ -227,7 +229,7 @@ def read_protocol(path: Path, layers: Sequence[Layer] = ()) -> StudyProtocol:
             file.take("coordinator.checkpoint_every", whole(1), Operation.checkpoint_every),
         ),
     )
-    _check_whole(file, protocol)
+    check_whole(file, protocol)
     file.finish()
     return protocol
 
@@ -276,8 +278,15 @@ def _solver(file: SettingsFile, modes: Sequence[str]) -> SolverSettings:
     try:
         return SolverSettings(**given, penalty_scale=scale)
     except SettingsError as fault:
-        file.fault("model.loss" if given["loss"] != default.loss else "model", fault.what)
+        for what in fault.what.split("; "):
+            file.fault(_said_where(file, what), what)
         return default
+
+
+def _said_where(file: SettingsFile, what: str) -> str:
+    """The setting that a solver's fault is about, where the file has it."""
+    named = (f"{table}.{word}" for word in what.split() for table in ("model", "penalties"))
+    return next(filter(file.says, named), "model")
 
 
 def _guides(file: SettingsFile, modes: Sequence[str]) -> tuple[Guide, ...]:
@@ -343,7 +352,7 @@ def _lists(file: SettingsFile, rule: CountingRule, alignment: str) -> tuple[Code
 def _members(file: SettingsFile) -> tuple[AgreedMember, ...]:
     members = tuple(
         AgreedMember(
-            file.need(f"members[{k}].name", text, f"member {k + 1}"),
+            file.need(f"members[{k}].name", plain_name, f"member {k + 1}"),
             file.need(f"members[{k}].fingerprint", fingerprint_text, f"{k:064x}"),
             file.take(f"members[{k}].institution", text, ""),
         )
@@ -355,27 +364,3 @@ def _members(file: SettingsFile) -> tuple[AgreedMember, ...]:
             if value in values[:k]:
                 file.fault(f"members[{k}].{name}", f"two members have this {name}")
     return members
-
-
-def _check_whole(file: SettingsFile, protocol: StudyProtocol) -> None:
-    """What one value says about another: whatever a study cannot do is refused here."""
-    two, members = protocol.allow_two, protocol.members
-    owners = protocol.institutions
-    if members and len(owners) < (2 if two else FEWEST):
-        why = "with two, each sees the other's contribution; accept that with study.allow_two"
-        file.fault("members", f"{len(owners)} institution(s): three are needed ({why})")
-    method = protocol.solver.method
-    if method == "central":
-        file.fault("model.method", "model.method central pools patients and is no federation")
-    if method == "trip" and not protocol.accept_division_leak:
-        file.fault(
-            "model.method",
-            "model.method trip shows peers how patients are divided: use exact, or accept that "
-            "with study.accept_division_leak",
-        )
-    if protocol.evidence.ranks and method not in ("exact", "trip"):
-        file.fault("evidence.ranks", f"evidence.ranks cannot be weighed by {method}")
-    if protocol.alignment == "polynomial":
-        file.fault(
-            "alignment.mode", "alignment.mode polynomial shows code lists: `tripheno simulate` only"
-        )

@@ -121,6 +121,10 @@ class SettingsFile:
         order = 0 if path in self._said else self._line(path)
         self._faults.append((order, f"{self.where(path)}: {what}"))
 
+    def says(self, path: str) -> bool:
+        """Whether a value was given at all."""
+        return path in self._values
+
     def take(self, path: str, check: Check[T], default: T) -> T:
         """The value at a path, checked; the default where there is none, or where it is bad."""
         self._asked.add(path)
@@ -177,6 +181,13 @@ def text(value: Any) -> str:
     """Some text."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError("must be text")
+    return value
+
+
+def plain_name(value: Any) -> str:
+    """A name that may stand in a file's name and a certificate."""
+    if not isinstance(value, str) or not re.fullmatch(r"\w[\w.-]{0,62}", value, re.ASCII):
+        raise ValueError("must be a name of letters, digits, dots and hyphens")
     return value
 
 

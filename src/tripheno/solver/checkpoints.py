@@ -110,12 +110,8 @@ def tournament_arrays(field_state: TournamentState) -> Arrays:
         [[m.objective, m.step, m.ceiling] for m in (one.momentum for one in field.candidates)]
     )
     found["whole"] = np.array([field.rank, field.iteration, field_state.quiet.iterations])
-    quiet = field_state.quiet
-    found["quiet"] = np.array([quiet.objective, quiet.kkt, quiet.moved])
-    found["objectives"], found["scores"] = (
-        np.array(field_state.objectives),
-        np.array(field_state.scores),
-    )
+    found["quiet"] = np.array([field_state.quiet.objective])
+    found["objectives"] = np.array(field_state.objectives)
     found["history"] = _history_array(field_state.history)
     return {name: np.nan_to_num(array, posinf=FAR) if array.dtype.kind == "f" else array
             for name, array in found.items()}  # fmt: skip
@@ -134,14 +130,12 @@ def tournament_of(arrays: Mapping[str, np.ndarray]) -> TournamentState:
         for s, (number, kind) in enumerate(arrays["contestants"].T)
     )  # fmt: skip
     objectives = tuple(float(value) for value in arrays["objectives"])
-    scores = tuple(float(value) for value in arrays["scores"])
     last = np.where(arrays["quiet"] >= FAR, np.inf, arrays["quiet"])
     return TournamentState(
         Tournament(rank, candidates, iteration),
         tuple(_tuple(arrays, f"found-{s}") for s in range(len(objectives))),
         objectives,
         _finalists_of(arrays),
-        scores,
         Quiet(quiet, *(float(value) for value in last)),
         tuple(_line(row) for row in arrays["history"]),
     )

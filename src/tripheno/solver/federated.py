@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from tripheno.errors import (
     BadShape,
@@ -26,23 +25,21 @@ from tripheno.solver.loop import (
     Members,
     Watch,
     brought_into_order,
-    costs_of,
-    first_factors,
-    rmse_of,
+    first_of,
     run_rounds,
 )
-from tripheno.solver.messages import Totals
+from tripheno.solver.messages import SharedFactors, Totals
 from tripheno.solver.method import Exact, Method
 from tripheno.solver.settings import SolverSettings
-from tripheno.solver.solution import Costs, Solution
+from tripheno.solver.solution import Costs, Solution, costs_of, rmse_of
+from tripheno.solver.starts import first_factors
 from tripheno.solver.tournament_run import Finish, TournamentState, first_state, run_tournament
 from tripheno.solver.trip import Trip
 from tripheno.tensor.count_tensor import CountTensor, pooled
-from tripheno.tensor.factors import match_components, similarity_matrix
+from tripheno.tensor.factors import best_pairs, match_components, similarity_matrix
 from tripheno.vocabulary.axis import Axis
 
 EMPTY = 1e-9  # of the largest weight: a component with less was lost on the way
-NEAR_BEST = 0.01  # finalists this close to the lowest Ψ are as good as the best
 
 
 def method_of(settings: SolverSettings, axes: Sequence[Axis] = ()) -> Method:
@@ -122,11 +119,14 @@ def _solved(
     )  # fmt: skip
     if settings.plain:
         return _finished(members, totals, settings, finish)
-    finalists = near_best(finish)
-    if not settings.nothing_more:  # of another problem than the one asked for: they may begin it
-        finalists = tuple(led_by(one, factors, settings) for one in finalists)
-    first = led_by(finish.factors, factors, settings)
-    found = run_rounds(method, members, first, watch, keep=keep, finalists=finalists)
+    finalists, first = finish.finalists, finish.factors
+    if settings.guides or settings.bias:  # another problem than theirs: they may begin it
+        begun = (led_by(one, factors, settings) for one in (first, *finalists))
+        first, *finalists = (
+            first_of(members.federation, f"{members.label}led/{s}", SharedFactors(one)).factors
+            for s, one in enumerate(begun)
+        )
+    found = run_rounds(method, members, first, watch, keep=keep, finalists=tuple(finalists))
     return replace(found, start=finish.start)
 
 
@@ -137,22 +137,15 @@ def _finished(
     factors, measures, _, decided = brought_into_order(
         members, finish.factors, settings, {"stop": finish.quiet.converged}
     )
-    limit = f"the limit of {settings.max_iter} iterations was reached, {finish.quiet.text}"
+    limit = f"the limit of {settings.max_iter} iterations was reached"
     return LoopResult(
         factors, measures, totals, measures.loss, finish.history, decided["stop"],
-        "objective, slopes and factors stood still twice in a row" if decided["stop"] else limit,
+        Method.at_rest if decided["stop"] else limit,
         singular=False,
         seconds_shared=time.perf_counter() - members.started - members.seconds,
-        finalists=near_best(finish),
+        finalists=finish.finalists,
         start=finish.start,
     )  # fmt: skip
-
-
-def near_best(finish: Finish) -> tuple[tuple[np.ndarray, ...], ...]:
-    """The finalists whose Ψ is within 1 % of the lowest: none of them is the wrong answer."""
-    lowest = min(finish.scores, default=0.0)
-    pairs = zip(finish.finalists, finish.scores, strict=True)
-    return tuple(factors for factors, score in pairs if score <= (1.0 + NEAR_BEST) * lowest)
 
 
 def led_by(
@@ -166,7 +159,7 @@ def led_by(
     guided = len(settings.guides)
     if guided:
         alike = similarity_matrix(tuple(f[:, :guided] for f in first), best)
-        _, taken = linear_sum_assignment(-alike)
+        _, taken = best_pairs(alike)
         rest = [r for r in range(settings.n_components) if r not in taken]
         best = tuple(
             np.column_stack([f[:, :guided], b[:, rest]]) for f, b in zip(first, best, strict=True)

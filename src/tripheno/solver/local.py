@@ -19,11 +19,12 @@ from tripheno.exchange.registry import declaration_of
 from tripheno.solver import hospital
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.federated import common_axes, solution_of, solve_federated
-from tripheno.solver.loop import LoopResult, Members, Watch, brought_into_order, first_factors
+from tripheno.solver.loop import LoopResult, Members, Watch, brought_into_order
 from tripheno.solver.messages import OwnFactors
 from tripheno.solver.method import Exact
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Iteration, Solution
+from tripheno.solver.starts import first_factors
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import match_components
 

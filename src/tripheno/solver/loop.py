@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tripheno.errors import Diverged, EmptyTensor, TriphenoWarning
-from tripheno.exchange.communicator import Communicator
+from tripheno.errors import Diverged, DriftedApart, EmptyTensor
+from tripheno.exchange.communicator import DRIFT, Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.solver import hospital
-from tripheno.solver.guides import guide_columns
 from tripheno.solver.hospital import HospitalState
-from tripheno.solver.messages import Measures, Review, Totals
+from tripheno.solver.messages import Measures, Review, SharedFactors, Totals
 from tripheno.solver.method import Choose, Method, SharedState, StepLengths
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.slopes import patience, slopes, steepest
-from tripheno.solver.solution import Costs, Iteration, Rmse
-from tripheno.solver.starts import uniform_rows
+from tripheno.solver.solution import Iteration
+from tripheno.solver.starts import Factors
 from tripheno.solver.stopping import EXACT, Tolerances
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import readable_signs, unit_columns
-from tripheno.vocabulary.axis import Axis
 
 RUNAWAY = 1e6  # Ψ this many times ‖O‖² is no fit any more
-AT_REST = "more than half of the hospitals found the factors at rest"
 
+C = TypeVar("C", bound=Contribution)
 Watch = Callable[[Iteration], None]
 
 
@@ -127,27 +124,6 @@ class Members:
         return sum(one.seconds for one in self.federation.traffic.values())
 
 
-def first_factors(axes: Sequence[Axis], settings: SolverSettings) -> tuple[np.ndarray, ...]:
-    """The common start: uniform random columns of unit length; a bias column is flat.
-
-    A row hangs on the seed and its code (its token, where codes are not shown), never on the order
-    of codes. Guided components start from their codes where they have some. The patients are fitted
-    before anything else, and that gives the model its scale.
-    """
-    factors = []
-    for axis in axes:
-        factor = uniform_rows(axis, settings.n_components, settings.seed)
-        if settings.bias:
-            factor = np.column_stack([factor, np.ones(axis.size)])
-        factors.append(unit_columns(factor)[0])
-    if not settings.guides:
-        return tuple(factors)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TriphenoWarning)  # the method says what is missing
-        guides = guide_columns(axes, settings.guides, settings.rank)
-    return tuple(np.where(g.any(axis=0), g, f) for g, f in zip(guides, factors, strict=True))
-
-
 def run_rounds(
     method: Method,
     members: Members,
@@ -180,14 +156,13 @@ def run_rounds(
             raise judge.diverged() from None
         if stop or state.iteration > settings.max_iter:
             break
-    found = ""
     if not stop:
         reviewed, _ = members.sum("review", _reviewed, state.news(0, first=True))
-        found = judge.entry(state, reviewed.review)
-        found = found if judge.at_an_end(state, "limit") else ""
+        stop = judge.entry(state, reviewed.review)
+        stop = judge.at_an_end(state, "limit") and stop
     final, measures, order, decided = brought_into_order(
         members, state.shared_factors, settings,
-        {"stop": bool(stop or found), "singular": state.singular},
+        {"stop": stop, "singular": state.singular},
     )  # fmt: skip
     penalty = sum(p.value(f) for p, f in zip(state.penalties, final, strict=True))
     limit = f"the limit of {settings.max_iter} iterations was reached"
@@ -198,7 +173,7 @@ def run_rounds(
         measures.loss + penalty,
         tuple(judge.history),
         decided["stop"],
-        (stop or found or AT_REST) if decided["stop"] else limit,
+        method.at_rest if decided["stop"] else limit,
         decided["singular"] or judge.singular,
         time.perf_counter() - members.started - members.seconds,
         tuple(int(np.flatnonzero(order == r)[0]) for r in range(len(settings.guides))),
@@ -212,30 +187,30 @@ def _reviewed(state: HospitalState, news: Any) -> tuple[HospitalState, Review]:
 
 def _iteration(
     state: SharedState, method: Method, members: Members, judge: _Judge
-) -> tuple[SharedState, str]:
+) -> tuple[SharedState, bool]:
     """Every feature mode once. The first sum brings the verdict on the last iterate.
 
     The verdict is a vote, which rides in the second sum, made as if undecided; where more than half
     would stop, the iteration has not been.
     """
-    before, iteration, stop, pending = state, state.iteration, "", False
+    before, iteration, stop, pending = state, state.iteration, False, False
     for n in range(len(state.shared_factors)):
         for inner in count():
             step = f"fit/{iteration}/{n}/{inner}"
             news = state.news(n, first=inner == 0)
             total, decided = members.sum(
                 step, method.contribute, news,
-                votes={"stop": bool(stop)} if pending else None, shared=state.shared_factors,
+                votes={"stop": stop} if pending else None, shared=state.shared_factors,
             )  # fmt: skip
             if pending and decided["stop"] and judge.at_an_end(before, str(iteration)):
-                return before, stop or AT_REST
+                return before, True
             pending = n == 0 and inner == 0 and iteration > 1 and not method.fixed_length
             if n == 0 and inner == 0 and iteration > 1:
                 stop = judge.entry(before, total.review)
             state = method.absorb(state, n, inner, total, _chooser(members, step))
             if state.settled:
                 break
-    return method.end_iteration(state), ""
+    return method.end_iteration(state), False
 
 
 def _chooser(members: Members, step: str) -> Choose:
@@ -278,8 +253,8 @@ class _Judge:
             self.finalists,
         )  # fmt: skip
 
-    def entry(self, state: SharedState, review: np.ndarray) -> str:
-        """Write the line of the iterate that was just reviewed; say why to stop, or ''."""
+    def entry(self, state: SharedState, review: np.ndarray) -> bool:
+        """Write the line of the iterate that was just reviewed; say whether to stop."""
         settings = self.method.settings
         squared, at_cells, primal, local_norm, dual_norm, singular = (float(x) for x in review)
         self.singular = self.singular or singular > 0.0
@@ -341,7 +316,7 @@ class _Judge:
             f"The factors grew without bound after {len(self.history) + 1} iterations", fix=fix
         )
 
-    def _verdict(self, line: Iteration, state: SharedState) -> str:
+    def _verdict(self, line: Iteration, state: SharedState) -> bool:
         """Ψ, the slopes and the factors stand still twice in a row, and residuals are small."""
         settings = self.method.settings
         if self.history and not self.method.fixed_length:
@@ -351,15 +326,36 @@ class _Judge:
             still = state.slope <= Tolerances.kkt and state.moved <= Tolerances.movement
             still = (still and change < settings.tol) or exact_fit or self.quiet < 0
             self.quiet = self.quiet + 1 if still else 0
-        if self.quiet < 2:
-            return ""
-        if (
-            self.method.needs_residuals
-            and max(self.relative_residuals) > settings.residual_tolerance
-        ):
-            return ""
-        residuals = " and the residuals are small" if self.method.needs_residuals else ""
-        return f"objective, slopes and factors stood still twice in a row{residuals}"
+        small = max(self.relative_residuals) <= settings.residual_tolerance
+        return self.quiet >= 2 and (small or not self.method.needs_residuals)
+
+
+# ── what programs know alike to round-off becomes one and the same, to the last bit ───────────
+# Machines round differently. Where a number is compared with a bound or put into words, all have to
+# hold the same one: so it is a sum of everybody's, or the first hospital's.
+
+
+def mean_of(federation: Communicator, step: str, own: C) -> C:
+    """The mean of what every hospital's program found: all go on with the same numbers."""
+    total = federation.sum(step, lambda _name: own).value.arrays()
+    return type(own).from_arrays({name: part / federation.size for name, part in total.items()})
+
+
+def first_of(federation: Communicator, step: str, own: C) -> C:
+    """What the first hospital's program found: where a mean of two answers would be neither."""
+    nothing = type(own).from_arrays({n: np.zeros_like(part) for n, part in own.arrays().items()})
+    return federation.sum(
+        step, lambda name: own if name == federation.hospitals[0] else nothing
+    ).value
+
+
+def settled(federation: Communicator, step: str, factors: Factors) -> Factors:
+    """The factors that all go on with; refused where any entry is apart."""
+    mean = mean_of(federation, step, SharedFactors(factors)).factors
+    apart = max(float(np.abs(a - b).max(initial=0.0)) for a, b in zip(factors, mean, strict=True))
+    if apart > DRIFT:
+        raise DriftedApart("the hospitals' programs no longer agree", where=f"step {step[:80]}")
+    return mean
 
 
 def brought_into_order(
@@ -368,16 +364,17 @@ def brought_into_order(
     settings: SolverSettings,
     votes: dict[str, bool] | None = None,
 ) -> tuple[tuple[np.ndarray, ...], Measures, np.ndarray, dict[str, bool]]:
-    """Unit columns, largest entry positive, components by weight; patients fitted once more.
+    """Unit columns, largest entry positive, alike to the last bit; patients fitted once more.
 
-    Also gives the order in which the components now stand. A bias stays last: it is no phenotype to
-    be ranked.
+    Components stand by weight, in the order that is given too. A bias stays last: it is no
+    phenotype to be ranked.
     """
     units = [unit_columns(factor)[0] for factor in factors]
-    signed = tuple(factor * readable_signs(factor) for factor in units)
-    measures, decided = members.sum(
-        "measures", hospital.measure, signed, votes=votes, shared=signed
-    )
+    signed = settled(
+        members.federation, f"{members.label}factors",
+        tuple(factor * readable_signs(factor) for factor in units),
+    )  # fmt: skip
+    measures, decided = members.sum("measures", hospital.measure, signed, votes=votes)
     order = np.argsort(-np.diag(measures.patient_gram)[: settings.n_components], kind="stable")
     if settings.bias:
         order = np.append(order, settings.n_components)
@@ -385,28 +382,3 @@ def brought_into_order(
         members.states[name] = hospital.finish(state, order)
     ordered = replace(measures, patient_gram=measures.patient_gram[np.ix_(order, order)])
     return tuple(factor[:, order] for factor in signed), ordered, order, decided
-
-
-def rmse_of(measures: Measures, totals: Totals, sizes: Sequence[int]) -> Rmse:
-    """The three errors of a whole federation from its sums."""
-    every = totals.patients * math.prod(sizes)
-    return Rmse(
-        math.sqrt(measures.raw_error_nonzeros / totals.nonzeros),
-        math.sqrt(measures.raw_error / totals.nonzeros),
-        math.sqrt(measures.raw_error / every),
-    )
-
-
-def costs_of(federation: Communicator, seconds_shared: float) -> Costs:
-    """Bytes, rounds and seconds as they were counted; per hospital means the busiest one here."""
-    traffic = list(federation.traffic.values())
-    sent = sum(t.bytes_up + t.bytes_down for t in traffic)
-    return Costs(
-        max(t.bytes_up for t in traffic),
-        max(t.bytes_down for t in traffic),
-        sent * federation.size // len(traffic),
-        max(t.seconds for t in traffic),
-        sum(t.seconds for t in traffic),
-        seconds_shared,
-        max(t.rounds for t in traffic),
-    )

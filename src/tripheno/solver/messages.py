@@ -8,6 +8,7 @@ import numpy as np
 
 from tripheno.exchange.messages import Contribution, Message
 from tripheno.exchange.registry import CODES, RANK, SKETCH, MessagePlan, declared, shaped
+from tripheno.solver.tournament import FINALISTS
 
 REVIEW = (
     "squared_error",
@@ -111,6 +112,18 @@ class Measures(Contribution):
     raw_error: float = shaped(least=SIZE_BITS)
     raw_error_nonzeros: float = shaped(least=SIZE_BITS)
     patient_gram: np.ndarray = shaped(RANK, RANK)
+
+
+@declared(
+    "factors", "codes × phenotypes: what a fit ended in, which follows from sums; for its mean",
+    lambda plan: plan.fits
+    + plan.tournaments * (1 + sum(FINALISTS.values())) * (plan.guided or plan.bias),
+)  # fmt: skip
+@dataclass(frozen=True)
+class SharedFactors(Contribution):
+    """The factors of a fit, of every hospital or of the first one."""
+
+    factors: tuple[np.ndarray, ...] = shaped(CODES, RANK)
 
 
 @declared(

@@ -17,7 +17,7 @@ from tripheno.solver.hospital import HospitalState
 from tripheno.solver.messages import FactorNews, Totals
 from tripheno.solver.penalties import FactorPenalty, penalty_of
 from tripheno.solver.settings import SolverSettings
-from tripheno.solver.stacked import DEAD, penalised_solve
+from tripheno.solver.stacked import alive, penalised_solve
 from tripheno.solver.starts import uniform_rows
 from tripheno.solver.stopping import kkt_residual, movement
 from tripheno.tensor.factors import gram_of_others, unit_columns
@@ -96,6 +96,7 @@ class Method(ABC):
 
     needs_residuals = False
     fixed_length = False  # always runs to max_iter
+    at_rest = "objective, slopes and factors stood still twice in a row"
 
     def __init__(self, settings: SolverSettings, axes: Sequence[Axis] = ()) -> None:
         self.settings, self.axes = settings, axes
@@ -176,7 +177,7 @@ class Exact(Method):
 
         Patients are fitted anew and may leave them at zero, so Ψ does not rise.
         """
-        dead = np.diag(patient_gram) <= DEAD * np.trace(patient_gram)
+        dead = ~alive(np.diag(patient_gram))
         if not (dead.any() and self.axes and iteration in RESEEDED):
             return factor
         text = f"{self.settings.seed}|again {iteration}"

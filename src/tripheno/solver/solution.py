@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from tripheno.exchange.communicator import Communicator
+from tripheno.solver.messages import Measures, Totals
 from tripheno.solver.settings import SolverSettings
 from tripheno.vocabulary.axis import Axis
 
@@ -89,3 +93,28 @@ class Solution:
     def shape(self) -> tuple[int, ...]:
         """Of the whole federation's tensor, patients first."""
         return (self.patients, *(axis.size for axis in self.axes))
+
+
+def rmse_of(measures: Measures, totals: Totals, sizes: Sequence[int]) -> Rmse:
+    """The three errors of a whole federation from its sums."""
+    every = totals.patients * math.prod(sizes)
+    return Rmse(
+        math.sqrt(measures.raw_error_nonzeros / totals.nonzeros),
+        math.sqrt(measures.raw_error / totals.nonzeros),
+        math.sqrt(measures.raw_error / every),
+    )
+
+
+def costs_of(federation: Communicator, seconds_shared: float) -> Costs:
+    """Bytes, rounds and seconds as they were counted; per hospital means the busiest one here."""
+    traffic = list(federation.traffic.values())
+    sent = sum(t.bytes_up + t.bytes_down for t in traffic)
+    return Costs(
+        max(t.bytes_up for t in traffic),
+        max(t.bytes_down for t in traffic),
+        sent * federation.size // len(traffic),
+        max(t.seconds for t in traffic),
+        sum(t.seconds for t in traffic),
+        seconds_shared,
+        max(t.rounds for t in traffic),
+    )

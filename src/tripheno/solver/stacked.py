@@ -6,6 +6,7 @@ columns of the same factors: one pass over the data and one round serve them all
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -58,7 +59,8 @@ class StackedEquations(Contribution):
 
 def unit_of(null_loss: float) -> float:
     """What the numbers of a message are shares of."""
-    return float(2.0 ** (np.ceil(np.log2(max(null_loss, 1e-300))) - ROOM_BITS))
+    _, exponent = math.frexp(max(null_loss, 1e-300))  # no logarithm, which may round either way
+    return math.ldexp(1.0, exponent - ROOM_BITS)
 
 
 def widths_of(models: Sequence[Factors]) -> list[int]:
@@ -148,9 +150,13 @@ def penalised_solve(
     """
     linear = 2.0 * mttkrp
     if penalty.terms:
-        alive = np.diag(patient_gram) > DEAD * np.trace(patient_gram)
-        linear += penalty.given_back(factor) * alive
+        linear += penalty.given_back(factor) * alive(np.diag(patient_gram))
     return penalty.minimise_whole(2.0 * gram, linear, factor)
+
+
+def alive(squares: np.ndarray) -> np.ndarray:
+    """Which components hold something, from the patients' squares: added exactly, so all agree."""
+    return np.asarray(squares > DEAD * math.fsum(squares))
 
 
 def misfit(squared_norm: float, factor: np.ndarray, mttkrp: np.ndarray, gram: np.ndarray) -> float:

@@ -7,12 +7,16 @@ seed, its mode and the code, so another order of codes, or codes that are left o
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
+from tripheno.errors import TriphenoWarning
 from tripheno.exchange.registry import SKETCH_MORE
+from tripheno.solver.guides import guide_columns
+from tripheno.solver.settings import SolverSettings
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import unit_columns
 from tripheno.tensor.shards import at_shards
@@ -45,6 +49,27 @@ def _uniform_rows(mode: str, keys: tuple[object, ...], columns: int, seed: str) 
 def uniform_start(axes: Sequence[Axis], rank: int, seed: int, number: int = 0) -> Factors:
     """Start ``number`` of a seed: uniform columns of unit length."""
     return tuple(unit_columns(uniform_rows(a, rank, f"{seed}|start {number}"))[0] for a in axes)
+
+
+def first_factors(axes: Sequence[Axis], settings: SolverSettings) -> Factors:
+    """The common start: uniform random columns of unit length; a bias column is flat.
+
+    A row hangs on the seed and its code (its token, where codes are not shown), never on the order
+    of codes. Guided components start from their codes where they have some. The patients are fitted
+    before anything else, and that gives the model its scale.
+    """
+    factors = []
+    for axis in axes:
+        factor = uniform_rows(axis, settings.n_components, settings.seed)
+        if settings.bias:
+            factor = np.column_stack([factor, np.ones(axis.size)])
+        factors.append(unit_columns(factor)[0])
+    if not settings.guides:
+        return tuple(factors)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TriphenoWarning)  # the method says what is missing
+        guides = guide_columns(axes, settings.guides, settings.rank)
+    return tuple(np.where(g.any(axis=0), g, f) for g, f in zip(guides, factors, strict=True))
 
 
 # ── the sketch: one sum, of which every hospital makes the same starts ────────────────────────

@@ -6,7 +6,7 @@ A small change of Ψ alone says neither: plateaus look like ends. All of it come
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -61,37 +61,21 @@ class Tolerances:
 
 @dataclass(frozen=True)
 class Quiet:
-    """How long it has been quiet, and how far from an end the last iterate is."""
+    """How long it has been quiet."""
 
     iterations: int = 0
     objective: float = np.inf
-    kkt: float = np.inf
-    moved: float = np.inf
 
     def after(
         self, objective: float, residuals: Sequence[float], moved: float, allowed: Tolerances
     ) -> Quiet:
         """One iterate more: Ψ, the KKT residuals of all modes, the movement of the factors."""
-        kkt = max(residuals)
         change = abs(self.objective - objective) / max(abs(objective), 1e-300)
-        still = change < allowed.objective and kkt <= allowed.kkt and moved <= allowed.movement
-        still = still or objective <= allowed.exact
-        return replace(
-            self,
-            iterations=self.iterations + 1 if still else 0,
-            objective=objective,
-            kkt=kkt,
-            moved=moved,
-        )
+        still = change < allowed.objective and max(residuals) <= allowed.kkt
+        still = (still and moved <= allowed.movement) or objective <= allowed.exact
+        return Quiet(self.iterations + 1 if still else 0, objective)
 
     @property
     def converged(self) -> bool:
         """The vote to stop; only a run that ends here may say "converged"."""
         return self.iterations >= QUIET
-
-    @property
-    def text(self) -> str:
-        """Why, in a reader's words."""
-        if self.converged:
-            return f"gradient {self.kkt:.1e} and movement {self.moved:.1e} were small twice"
-        return f"not at an end: gradient {self.kkt:.1e}, movement {self.moved:.1e}"

@@ -18,7 +18,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from tripheno.exchange.communicator import Communicator
 from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import CODES, COLUMNS, MODELS, Stack, declared, shaped
 from tripheno.solver.acceleration import Momentum, extrapolated, no_worse
@@ -92,7 +91,7 @@ def opened(
         fresh = uniform_start(axes, rank, seed, starts + k)
         other = narrow[k] if k % 2 else uniform_start(axes, rank, seed, 2 * starts + k)
         wide.append(side_by_side([other, fresh]))
-    return _entered(rank, kinds, [*narrow, *wide])
+    return entered(rank, kinds, [*narrow, *wide])
 
 
 @declared(
@@ -109,20 +108,6 @@ class Opening(Contribution):
     starts: tuple[np.ndarray, ...] = shaped(CODES, COLUMNS)
 
 
-def opened_alike(field: Tournament, federation: Communicator, label: str) -> Tournament:
-    """The same field at every hospital: the first one's."""
-    own = side_by_side(field.models)
-
-    def given(name: str) -> Opening:
-        return Opening(own if name == federation.hospitals[0] else tuple(map(np.zeros_like, own)))
-
-    total = federation.sum(f"{label}opening", given).value.starts
-    cuts = np.cumsum(widths_of(field.models))[:-1]
-    models = zip(*(np.split(factor, cuts, axis=1) for factor in total), strict=True)
-    solid = [tuple(np.ascontiguousarray(factor) for factor in model) for model in models]
-    return _entered(field.rank, [one.kind for one in field.candidates], solid)
-
-
 def kinds_of(starts: int) -> list[Kind]:
     """A quarter of the narrow starts are sketched, the others uniform; a wide one for every 8."""
     sketched = -(-starts // 4)
@@ -132,7 +117,8 @@ def kinds_of(starts: int) -> list[Kind]:
     return [kind for kind, size in sizes.items() for _ in range(size)]
 
 
-def _entered(rank: int, kinds: Sequence[Kind], starts: Sequence[Factors]) -> Tournament:
+def entered(rank: int, kinds: Sequence[Kind], starts: Sequence[Factors]) -> Tournament:
+    """The field before its first iteration."""
     pairs = enumerate(zip(kinds, starts, strict=True))
     return Tournament(
         rank, tuple(Candidate(n, kind, Momentum(first), first) for n, (kind, first) in pairs)
@@ -145,7 +131,7 @@ def stacks(rank: int, starts: int) -> tuple[Stack, ...]:
         return ()
     kinds = kinds_of(starts)
     empty = [(np.zeros((0, rank * (1 + (kind == "wide")))),) for kind in kinds]
-    field, found = _entered(rank, kinds, empty), []
+    field, found = entered(rank, kinds, empty), []
     while True:
         widths = widths_of(field.models)
         found.append((len(widths), sum(widths), sum(width**2 for width in widths)))
@@ -158,7 +144,7 @@ def stacks(rank: int, starts: int) -> tuple[Stack, ...]:
 
 def alone(rank: int, start: Factors, iteration: int = FINAL) -> Tournament:
     """One candidate: at the stage in which the best is fitted to its end, or at an earlier one."""
-    return replace(_entered(rank, ["uniform"], [start]), iteration=iteration)
+    return replace(entered(rank, ["uniform"], [start]), iteration=iteration)
 
 
 # ── decisions ─────────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,7 @@ from tripheno.exchange.messages import Contribution
 from tripheno.exchange.registry import MODELS, declared, shaped
 from tripheno.solver import starts, tournament
 from tripheno.solver.acceleration import extrapolated, no_worse
-from tripheno.solver.loop import Members, Watch
+from tripheno.solver.loop import Members, Watch, first_of
 from tripheno.solver.loss import Sums
 from tripheno.solver.losses import loss_of
 from tripheno.solver.messages import SIZE_BITS, Sketch, Totals
@@ -34,6 +34,8 @@ from tripheno.solver.tournament import DECISIONS, FINAL, Tournament
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.tensor.factors import unit_columns
 from tripheno.vocabulary.axis import Axis
+
+NEAR_BEST = 0.01  # finalists this close to the lowest Ψ are as good as the best
 
 
 @declared(
@@ -61,8 +63,7 @@ class TournamentState:
     field: Tournament
     found: tuple[Factors, ...] = ()
     objectives: tuple[float, ...] = ()
-    finalists: tuple[Factors, ...] = ()
-    scores: tuple[float, ...] = ()  # Ψ of the finalists
+    finalists: tuple[Factors, ...] = ()  # those as good as the best
     quiet: Quiet = dataclasses.field(default_factory=Quiet)
     history: tuple[Iteration, ...] = ()
 
@@ -79,12 +80,11 @@ class TournamentState:
 
 @dataclass(frozen=True)
 class Finish:
-    """The best start, fitted so far; and the finalists beside it."""
+    """The best start, fitted so far; and the finalists as good as it."""
 
     factors: Factors
     objective: float
     finalists: tuple[Factors, ...]
-    scores: tuple[float, ...]
     quiet: Quiet
     history: tuple[Iteration, ...]
     start: Factors = ()  # where the best began; unknown where the tournament was gone on with
@@ -105,7 +105,17 @@ def first_state(
     total = members.federation.sum(f"{members.label}sketch", sketched).value
     root = starts.nystrom(np.vstack(total.sketch), omega, rank)
     field = tournament.opened(axes, root, rank, seed, settings.starts)
-    return TournamentState(tournament.opened_alike(field, members.federation, members.label))
+    return TournamentState(_opened_alike(field, members))
+
+
+def _opened_alike(field: Tournament, members: Members) -> Tournament:
+    """The same field at every hospital: the first one's."""
+    own = tournament.Opening(side_by_side(field.models))
+    total = first_of(members.federation, f"{members.label}opening", own).starts
+    cuts = np.cumsum(widths_of(field.models))[:-1]
+    models = zip(*(np.split(factor, cuts, axis=1) for factor in total), strict=True)
+    solid = [tuple(np.ascontiguousarray(factor) for factor in model) for model in models]
+    return tournament.entered(field.rank, [one.kind for one in field.candidates], solid)
 
 
 def run_tournament(
@@ -141,7 +151,6 @@ def run_tournament(
         best.momentum.factors,
         best.momentum.objective,
         field_state.finalists,
-        field_state.scores,
         field_state.quiet,
         field_state.history,
         began.get(best.number, ()),
@@ -288,7 +297,7 @@ class _Course:
         standing = np.minimum(objectives, known)
         least = min(one.width for one in field.candidates)  # a wide start that won goes on alone
         narrow = np.flatnonzero([one.width == least for one in field.candidates])
-        rmse = float(errors[narrow[objectives[narrow].argmin()]]) if len(errors) else None
+        rmse = float(errors[narrow].min()) if len(errors) else None
         history = (
             *field_state.history,
             self._line(len(field_state.history) + 1, float(standing[narrow].min()), rmse),
@@ -317,18 +326,19 @@ class _Course:
             )
         own = tournament.votes(field, objectives, costs)
         step = f"{self.members.label}ballot/{field.iteration}"
-        total = self.members.federation.sum(step, lambda _name: own).value
+        last = field.iteration + 1 == FINAL
+        near = standing <= (1.0 + NEAR_BEST) * standing.min()
+        votes = {f"near {s}": bool(one) for s, one in enumerate(near) if last}
+        total, good = self.members.federation.sum(step, lambda _name: own, votes=votes)
         decision = tournament.decided(field, total, self.members.federation.size)
-        finalists, scores = field_state.finalists, field_state.scores
-        if field.iteration + 1 == FINAL:
-            finalists = tuple(
-                model if decision.accept[s] else field.candidates[s].momentum.factors
-                for s, model in enumerate(found)
-            )
-            scores = tuple(map(float, standing))
+        finalists = tuple(
+            model if decision.accept[s] else field.candidates[s].momentum.factors
+            for s, model in enumerate(found)
+            if good.get(f"near {s}")
+        )
         return TournamentState(
             tournament.after(field, found, objectives, decision),
-            finalists=finalists, scores=scores, history=history,
+            finalists=finalists, history=history,
         )  # fmt: skip
 
     def _line(self, number: int, objective: float, rmse: float | None) -> Iteration:

@@ -19,7 +19,7 @@ from tripheno.solver.hospital import HospitalState, TripRules
 from tripheno.solver.messages import FactorNews, Totals
 from tripheno.solver.method import Choose, Contributed, Method, SharedState
 from tripheno.solver.settings import SolverSettings
-from tripheno.solver.stacked import DEAD
+from tripheno.solver.stacked import alive
 from tripheno.vocabulary.axis import Axis
 
 RELEASED_GROWTH = 1.1
@@ -39,6 +39,7 @@ class Trip(Method):
     """A = argmin (Σω_k/2)‖A − ΣU_k/Σω_k‖² + penalties, with B and Y for the distinctness term."""
 
     needs_residuals = True
+    at_rest = f"{Method.at_rest} and the residuals are small"
 
     def __init__(self, settings: SolverSettings, axes: Sequence[Axis] = ()) -> None:
         super().__init__(settings, axes)
@@ -91,11 +92,10 @@ class Trip(Method):
         omega, omega_squared, gram_diagonal = total.penalty
         proposals = total.proposal
         if self.normalise:
-            alive = gram_diagonal > DEAD * gram_diagonal.sum()
             unit = state.last_factors[n]
             # where penalties outweigh the data a step is shortened; where it ends is the same
             held = penalty.stiffness(unit)
-            proposals = proposals + alive * penalty.given_back(unit) + held * before
+            proposals = proposals + alive(gram_diagonal) * penalty.given_back(unit) + held * before
             omega = omega + held
         distinct = penalty.distinct
         split = distinct is not None or self.printed

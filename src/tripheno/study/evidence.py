@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tripheno.errors import NothingLeft, SettingsError, TriphenoWarning
-from tripheno.evaluation.grades import Graded, graded, likeness
+from tripheno.evaluation.grades import Graded, Likeness, graded, likeness
 from tripheno.evaluation.intervals import (
     Interval,
     bootstrap_weights,
@@ -30,9 +30,9 @@ from tripheno.exchange.registry import COMPONENTS, declared, shaped
 from tripheno.privacy.subgroups import Group
 from tripheno.solver.checkpoints import Store
 from tripheno.solver.diagnostics import core_consistency, held_out_error
-from tripheno.solver.federated import NEAR_BEST
 from tripheno.solver.fit import fit
 from tripheno.solver.influence import effective_parts, effective_patients, with_bound
+from tripheno.solver.loop import mean_of
 from tripheno.solver.losses import loss_of
 from tripheno.solver.messages import Totals
 from tripheno.solver.method import Exact
@@ -40,6 +40,7 @@ from tripheno.solver.settings import SolverSettings
 from tripheno.solver.solution import Solution
 from tripheno.solver.stacked import side_by_side, unit_of, widths_of
 from tripheno.solver.starts import Factors
+from tripheno.solver.tournament_run import NEAR_BEST
 from tripheno.study.axes import MOST_COUNTS, kept_positions, restricted
 from tripheno.study.subgroups import Traits, subgroups
 from tripheno.tensor.count_tensor import CountTensor
@@ -119,10 +120,10 @@ def weigh(
     if solution.settings.method == "local":
         resamples = 0  # there is no joint model to fit to them
     shown, features = solution.settings.n_components, solution.factors
-    own = {name: rows[:, :shown] for name, rows in solution.patient_factors.items()}
+    rows = {name: rows[:, :shown] for name, rows in solution.patient_factors.items()}
     parts = federation.sum(
         "effective",
-        lambda name: Effective(effective_parts(own[name], tensors[name].cells.weights)),
+        lambda name: Effective(effective_parts(rows[name], tensors[name].cells.weights)),
     ).value
     effective = effective_patients(parts.parts)
     # two draws: where one person of the others has a phenotype, the resampled counts are that
@@ -145,7 +146,8 @@ def weigh(
             carriers, without, tuple(map(float, effective)), having=having, groups=groups
         )
     models, others = resampled(federation, tensors, solution, drawn)
-    grades = graded(likeness(features, models), likeness(features, others), effective, fewest)
+    own = Likeness.of(likeness(features, models), likeness(features, others))
+    grades = graded(mean_of(federation, "likeness", own), effective, fewest)
     return Weighed(
         carriers, without, tuple(map(float, effective)), grades,
         tuple(code_intervals(features, models, effective)),
@@ -334,6 +336,19 @@ def choose_rank(
     return RankChoice(tuple(found), recommend(found))
 
 
+@declared(
+    "rank-numbers", "none: how stable and consistent phenotypes of one number are, for the mean",
+    lambda plan: plan.evidence,
+)  # fmt: skip
+@dataclass(frozen=True)
+class RankNumbers(Contribution):
+    """What a recommendation goes by and is no sum of patients."""
+
+    core_consistency: float
+    stability: float
+    least_stable: float
+
+
 def _weigh(
     tensors: Mapping[str, CountTensor],
     settings: SolverSettings,
@@ -361,12 +376,18 @@ def _weigh(
                     federation, asked, unseen, model.factors, rng, loss=loss_of(settings)
                 )
             )
+    own = RankNumbers(
+        core_consistency(federation, label, tensors, whole.patient_factors, whole.factors),
+        float(np.mean(alike)),
+        float(matched(whole, models).min()),
+    )
+    found = mean_of(federation, f"{label}numbers", own)
     return RankEvidence(
         rank,
         1.0 - whole.objective / whole.null_loss,
-        core_consistency(federation, label, tensors, whole.patient_factors, whole.factors),
-        float(np.mean(alike)),
+        float(found.core_consistency),
+        float(found.stability),
         float(np.mean(folds)),
         tuple(folds),
-        float(matched(whole, models).min()),
+        float(found.least_stable),
     )

@@ -24,7 +24,8 @@ from tripheno.privacy.labels import Named, share_labels
 from tripheno.protocol.agreed import StudyProtocol
 from tripheno.records.traits import nothing_known
 from tripheno.solver.fit import fit
-from tripheno.solver.loop import Watch, costs_of
+from tripheno.solver.loop import Watch
+from tripheno.solver.solution import costs_of
 from tripheno.study.alignment import Aligned, align
 from tripheno.study.axes import Tensors, check_cells, with_common_labels
 from tripheno.study.evidence import (

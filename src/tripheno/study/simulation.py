@@ -20,9 +20,8 @@ from tripheno.privacy.prevalence import MIN_CELL
 from tripheno.progress import ProgressLog, both
 from tripheno.protocol.agreed import NOTHING_ASIDE, SetAside
 from tripheno.solver.fit import fit
-from tripheno.solver.loop import costs_of
 from tripheno.solver.settings import Method, SolverSettings
-from tripheno.solver.solution import Costs, Iteration, Solution
+from tripheno.solver.solution import Costs, Iteration, Solution, costs_of
 from tripheno.study.alignment import align
 from tripheno.study.axes import Tensors, check_cells
 from tripheno.study.evidence import Weighed, seeded_generators, weigh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from tripheno.errors import BadShape
 
 CUMULATIVE_SHARE = 0.8  # a phenotype's codes are shown until they hold this share of its weight
 MOST_CODES = 10
+ALIKE = 9  # digits by which one similarity is larger than another
 
 Factors = Sequence[np.ndarray] | Mapping[str, np.ndarray]
 
@@ -50,7 +52,7 @@ def leading_positions(column: np.ndarray) -> np.ndarray:
     magnitude = np.abs(column)
     order = np.argsort(-magnitude, kind="stable")[:MOST_CODES]
     before = np.cumsum(magnitude[order]) - magnitude[order]
-    shown = (magnitude[order] > 0.0) & (before < CUMULATIVE_SHARE * float(magnitude.sum()))
+    shown = (magnitude[order] > 0.0) & (before < CUMULATIVE_SHARE * math.fsum(magnitude))
     return np.asarray(order[shown])
 
 
@@ -70,14 +72,23 @@ def similarity_matrix(first: Factors, second: Factors) -> np.ndarray:
     return np.minimum(product, 1.0)
 
 
+def best_pairs(similarity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and their columns with the largest total (Hungarian method), whatever round-off.
+
+    Components that coincide are as alike to any other: of equals the first is taken everywhere.
+    """
+    rows, columns = linear_sum_assignment(np.round(similarity, ALIKE), maximize=True)
+    return np.asarray(rows), np.asarray(columns)
+
+
 def match_components(first: Factors, second: Factors) -> Match:
-    """The one-to-one matching of components with the largest total similarity (Hungarian method).
+    """The one-to-one matching of components with the largest total similarity.
 
     One permutation serves all modes. When the ranks differ, the surplus components stay unmatched
     (−1, similarity 0).
     """
     similarity = similarity_matrix(first, second)
-    rows, columns = linear_sum_assignment(similarity, maximize=True)
+    rows, columns = best_pairs(similarity)
     other = np.full(len(similarity), -1)
     score = np.zeros(len(similarity))
     other[rows], score[rows] = columns, similarity[rows, columns]

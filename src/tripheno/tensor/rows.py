@@ -10,26 +10,28 @@ from scipy.linalg.lapack import dposv
 from tripheno.tensor.nonnegative_kernels import nonnegative_rows
 from tripheno.tensor.threads import in_chunks, patient_chunks
 
-SINGULAR_BELOW = 1e-10  # smallest eigenvalue, as a share of the mean one
-RIDGE = 1e-8
+SINGULAR_BELOW = 1e-10  # smallest eigenvalue, where every component has length one
+RIDGE = 1e-6  # the least it is made: what machines differ by in the last bit stays below 1e-9
+SMALL = 1e-8  # of the mean size of a component: smaller ones count as of that size
 
 
 def regular(gram: np.ndarray) -> tuple[np.ndarray, bool]:
-    """G + max(0, ε·tr(G)/R − λ)·I with λ the smallest eigenvalue; and whether components coincide.
+    """G + max(0, ε − λ)·D, λ the smallest eigenvalue of D^(−½)GD^(−½); and do components coincide.
 
-    Without the ridge the rows of a singular system are arbitrary. It grows from nothing as λ falls:
-    hospitals whose factors differ in the last bits get ridges that differ in the last bits, where a
-    threshold would give one of them a ridge and the other none.
+    D is G's diagonal, so that a ridge against two components that are alike does not press a small
+    one. Without it the rows of a singular system are a machine's round-off. It grows from nothing
+    as λ falls: a threshold would give one hospital a ridge and another none.
     """
     rank = len(gram)
     mean = float(np.trace(gram)) / rank
     if mean <= 0.0:
         return np.eye(rank), True
-    smallest = float(np.linalg.eigvalsh(gram)[0])
-    ridge = RIDGE * mean - smallest
+    sizes = np.diag(gram) + SMALL * mean
+    smallest = float(np.linalg.eigvalsh(gram / np.sqrt(np.outer(sizes, sizes)))[0])
+    ridge = RIDGE - smallest
     if ridge <= 0.0:
         return gram, False
-    return gram + ridge * np.eye(rank), smallest < SINGULAR_BELOW * mean
+    return gram + np.diag(ridge * sizes), smallest < SINGULAR_BELOW
 
 
 def solve_positive(gram: np.ndarray, rhs: np.ndarray) -> np.ndarray:

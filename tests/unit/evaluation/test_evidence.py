@@ -11,7 +11,7 @@ from kit.adding import Adding
 from kit.planted import RANK, planted
 from tripheno.errors import SettingsError, TriphenoWarning
 from tripheno.evaluation.claims import SPLITS, hospitals_differ, origin_claims, own_likeness
-from tripheno.evaluation.grades import graded, likeness
+from tripheno.evaluation.grades import Likeness, graded, likeness
 from tripheno.evaluation.intervals import (
     bootstrap_weights,
     code_intervals,
@@ -62,11 +62,13 @@ def replicate_models(tensor, factors, weights):
 def test_both_resamples_and_finalists_must_have_a_stable_phenotype_and_enough_patients():
     resampled = np.array([[0.95, 0.95, 0.75, 0.3, 0.95]] * 9 + [[0.1, 0.95, 0.7, 0.3, 0.95]])
     finalists = np.array([[1.0, 0.8, 1.0, 1.0, 1.0], [0.97, 0.91, 1.0, 1.0, 0.99]])
-    result = graded(resampled, finalists, np.array([50.0, 50, 50, 50, 3]), 11)
+    enough = np.array([50.0, 50, 50, 50, 3])
+    result = graded(Likeness.of(resampled, finalists), enough, 11)
     assert [one.grade for one in result] == ["stable", "partly", "partly", "unstable", "partly"]
     assert [one.named for one in result] == [True] * 4 + [False]
-    assert graded(np.zeros((0, 1)), finalists[:, :1], np.array([50.0]), 11)[0].grade == "unstable"
-    alone = graded(resampled, finalists[:0], np.full(5, 50.0), 11)
+    nothing = Likeness.of(np.zeros((0, 1)), finalists[:, :1])
+    assert graded(nothing, enough[:1], 11)[0].grade == "unstable"
+    alone = graded(Likeness.of(resampled, finalists[:0]), np.full(5, 50.0), 11)
     assert [one.grade for one in alone] == ["partly", "partly", "partly", "unstable", "partly"]
     assert {one.finalists for one in alone} == {None}
 

@@ -55,8 +55,8 @@ def at(around, step, then, name=None):
     return happened
 
 
-STEPS = ["announce", "people/0", "fit/2/0/0", "fit/5/1/0", "fit/7/0/0", "measures",
-         "carriers", "resamples/4/1/0", "end", "result", "labels",
+STEPS = ["announce", "people/0", "fit/2/0/0", "fit/5/1/0", "fit/7/0/0", "factors",
+         "measures", "carriers", "resamples/4/1/0", "likeness", "end", "result", "labels",
          "audit-head/last"]  # fmt: skip
 
 

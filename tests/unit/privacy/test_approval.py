@@ -103,9 +103,8 @@ def test_preview_writes_manifest_summary_and_the_very_bytes_of_round_one(home):
         assert (folder / "local" / sample.file).stat().st_size == sample.bytes
     assert {sample.message for sample in manifest.round_one} == {
         "identity", "announce", "shares", "confirm", "tokens-passed", "tokens", "holders", "people",
-        "objections", "patients", "common", "totals", "lengths",
-        "normal-equations", "review", "measures", "effective", "carriers", "end", "labels",
-        "result",
+        "objections", "patients", "common", "totals", "lengths", "normal-equations", "review",
+        "factors", "measures", "effective", "carriers", "end", "labels", "result",
     }  # fmt: skip
     (totals,) = (one for one in manifest.round_one if one.message == "totals")
     tensor = own_tensor(read_protocol(home / "federation.toml"), read_site(home / "site.toml"))

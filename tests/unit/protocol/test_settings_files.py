@@ -145,12 +145,39 @@ def test_all_faults_are_told_at_once_each_with_its_line(federation):
             'method = "trip"\nvariant = "printed"',
             "needs consensus_penalty",
         ),
+        ("# starts = 16 ", "starts = 41 #", "line 34: starts must be at most 40"),
+        ("# loss = ", 'loss = "poisson"\nbias = true #', "poisson does not go with a bias"),
+        ('method = "exact"', 'method = "local"\nloss = "poisson"', "not with local"),
+        ("# variant = ", 'variant = "printed" #', "model.variant acts on model.method trip only"),
+        ("# [penalties]", "[penalties]\nconsensus_penalty = 2.0", "acts on model.method trip"),
+        ("# [penalties]", "[penalties]\nsparsity = 0.1", "acts on model.constraint sparse"),
+        ("# resamples = 10 ", "ranks = [2, 3, 2] #", "names a number twice"),
+        ('name = "b"', 'name = "../b"', "must be a name of letters"),
+        ("max_rounds = 5000", "max_rounds = 50", "this study takes 62 or more"),
+        ("[evidence]", "[guides.X]\ndiagnosis = []\n[evidence]", "must be a list of texts"),
+        ('window = "visit"', 'window = "fortnight"', "unknown window"),
+        ("# [set_aside]", "[set_aside]\ncommon = 2", "at most 1"),
     ],
 )
 def test_what_makes_no_study_is_refused(federation, old, new, words):
     with pytest.raises(BadProtocol) as caught:
         read_protocol(change(federation, old, new))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"), [("ranks = [2, 3]", "weighed by local"), ("resamples = 5", "no common")]
+)
+def test_the_baseline_local_is_asked_for_no_evidence(federation, setting, words):
+    change(federation, 'method = "exact"', 'method = "local"')
+    with pytest.raises(BadProtocol, match=words):
+        read_protocol(change(federation, "# resamples = 10 ", f"{setting} #"))
+
+
+def test_more_guides_than_phenotypes_are_refused_where_they_stand(federation):
+    guides = "".join(f"[guides.X{n}]\ndiagnosis = ['a']\n" for n in range(11))
+    with pytest.raises(BadProtocol, match="line 25: 11 guides for 10 components"):
+        read_protocol(change(federation, "[evidence]", f"{guides}[evidence]"))
 
 
 def test_two_hospitals_need_the_word_that_allows_two(tmp_path):

@@ -17,9 +17,10 @@ from tripheno.protocol.agreed import read_protocol
 from tripheno.solver import hospital, tournament
 from tripheno.solver.checkpoints import tournament_arrays, tournament_of
 from tripheno.solver.fit import fit
-from tripheno.solver.loop import Members, first_factors
+from tripheno.solver.loop import Members
 from tripheno.solver.poisson import PoissonLoss
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.starts import first_factors
 from tripheno.solver.tournament_run import TournamentState, run_tournament
 from tripheno.study.evidence import choose_rank
 from tripheno.study.makers import Maker

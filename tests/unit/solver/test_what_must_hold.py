@@ -17,8 +17,8 @@ from tripheno.evaluation.comparison import compare, share_out
 from tripheno.evaluation.recovery import recovery
 from tripheno.solver.federated import solve_federated
 from tripheno.solver.fit import fit
-from tripheno.solver.loop import first_factors
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.starts import first_factors
 from tripheno.tensor.count_tensor import CountTensor
 
 pytestmark = pytest.mark.filterwarnings("ignore::tripheno.errors.TriphenoWarning")

@@ -29,9 +29,9 @@ from tripheno.exchange.words import room_for
 from tripheno.lab.attacks.first_version import Arrays, FirstVersion
 from tripheno.solver.federated import method_of
 from tripheno.solver.fit import fit
-from tripheno.solver.loop import first_factors
 from tripheno.solver.messages import FactorNews, NormalEquations, Proposal, Totals
 from tripheno.solver.settings import SolverSettings
+from tripheno.solver.starts import first_factors
 from tripheno.study.makers import Maker, SumsKind
 from tripheno.tensor.count_tensor import CountTensor
 from tripheno.vocabulary.axis import Axis
