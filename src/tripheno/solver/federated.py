@@ -122,11 +122,12 @@ def _solved(
     finalists, first = finish.finalists, finish.factors
     if settings.guides or settings.bias:  # another problem than theirs: they may begin it
         begun = (led_by(one, factors, settings) for one in (first, *finalists))
-        first, *finalists = (
+        first, *others = (
             first_of(members.federation, f"{members.label}led/{s}", SharedFactors(one)).factors
             for s, one in enumerate(begun)
         )
-    found = run_rounds(method, members, first, watch, keep=keep, finalists=tuple(finalists))
+        finalists = tuple(others)
+    found = run_rounds(method, members, first, watch, keep=keep, finalists=finalists)
     return replace(found, start=finish.start)
 
 
