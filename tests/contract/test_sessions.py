@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ from tripheno.errors import (
     WrongStep,
 )
 from tripheno.exchange import field
-from tripheno.exchange.announcement import strictest
+from tripheno.exchange.announcement import Announcement, _read, strictest
 from tripheno.exchange.roster import Member, Roster
 from tripheno.exchange.session import add
 
@@ -265,6 +267,20 @@ def test_announcements_that_are_not_the_rosters_are_refused(fault, error):
     with pytest.raises(TriphenoError):
         sessions["harbour"].seal("fit/0", numbers("a"), b"", b"")
     assert sessions["harbour"].meet(announcements(sessions))
+
+
+@pytest.mark.parametrize(
+    "wild",
+    [{"epoch": True}, {"epoch": 1 << 63}, {"thresholds": {"a": -1}}, {"kept": ((-1, bytes(32)),)}],
+)
+def test_an_announcement_with_a_number_that_counts_nothing_is_refused(wild):
+    sound = Announcement(
+        study=bytes(32), run="run", epoch=1, name="harbour", key=bytes(32), snapshot=bytes(32),
+        thresholds={"a": 11}, kept=((3, bytes(32)),),
+    )  # fmt: skip
+    assert _read(sound._body(), "harbour") == sound
+    with pytest.raises(BadMessage, match="cannot be read"):
+        _read(replace(sound, **wild)._body(), "harbour")
 
 
 def test_two_sets_of_announcements_in_one_epoch_are_refused():

@@ -90,7 +90,9 @@ def test_a_half_of_the_patients_shows_no_code_of_a_few_people(inside):
             assert not ((others > 0) & (others < fewest)).any()
     assert [t.patients for t in shown[0].values()] == [t.patients for t in parts[0].values()]
     assert next(iter(shown[0].values())).axes == next(iter(inside.values())).axes
+    before = [one.rounds for one in federation.traffic.values()]
     assert shown_in_both(federation, parts, 1, "people/halves-0") is parts
+    assert [one.rounds for one in federation.traffic.values()] == before  # nobody was asked
 
 
 def test_resampled_patients_fall_where_replicates_are_as_many_and_not_as_shipped(inside):

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tripheno.errors import PaperVariant
 from tripheno.solver.hospital import HospitalState, _set_penalty
-from tripheno.solver.messages import FactorNews, Proposal, Totals
-from tripheno.solver.method import SharedState
+from tripheno.solver.messages import FactorNews, NormalEquations, Proposal, Totals
+from tripheno.solver.method import Exact, SharedState
 from tripheno.solver.settings import SolverSettings
 from tripheno.solver.trip import Trip, trip_rules
 from tripheno.tensor.count_tensor import CountTensor
@@ -92,6 +93,28 @@ def test_a_component_a_hospital_hardly_has_still_weighs_in_the_consensus(typical
     omega = _set_penalty(state, news, trip_rules(settings)).penalties[0]
     assert omega[0] == 200.0
     assert omega[1] == pytest.approx(weight, rel=1e-12)
+
+
+def test_the_released_split_penalty_grows_by_a_tenth_an_iteration():
+    settings = SolverSettings(RANK, "trip", variant="released", constraint="none", distinctness=1.0)
+    with pytest.warns(PaperVariant):
+        server = Trip(settings.with_variant_rules())
+    factors = (np.eye(3)[:, :RANK], np.eye(4)[:, :RANK])
+    state = replace(server.start(factors, Totals(100.0, 10.0, 5.0)), iteration=3)
+    assert server._split_penalty(state, 1.0) == pytest.approx(1e-10 * 1.1**2)
+
+
+def test_the_slope_of_an_iteration_is_the_steepest_of_its_modes():
+    server = Exact(SolverSettings(RANK, "exact"))
+    start = (np.full((3, RANK), 3**-0.5), np.full((4, RANK), 0.5))
+    state = replace(server.start(start, Totals(100.0, 10.0, 5.0)), slope=1e6)
+
+    def absorbed(n, size):
+        total = NormalEquations(np.ones((size, RANK)), np.diag([2.0, 3.0]), np.zeros(6))
+        return server.absorb(state, n, 0, total, chosen).slope
+
+    assert absorbed(0, 3) < 1e6  # that of the iteration before is forgotten
+    assert absorbed(1, 4) == 1e6
 
 
 def test_steps_are_lengthened_in_the_corrected_variant_alone():
