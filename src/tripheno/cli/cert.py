@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from tripheno.cli.checks import need_engine
 from tripheno.cli.console import Format, FormatOption, out, print_json
 from tripheno.cli.study_files import (
     FederationOption,
     Folder,
     SiteOption,
-    need_the_engine,
     settings,
     study_of,
 )
@@ -31,7 +31,7 @@ def request(
     """Make a key for the connection, and a request for its certificate to send."""
     import shutil
 
-    need_the_engine()
+    need_engine()
     from tripheno.errors import UnknownMember
     from tripheno.federation.home import HospitalHome
     from tripheno.federation.provisioning import Address, check_name
@@ -69,7 +69,7 @@ def renew(
     if site_file.is_file():
         request(site_file, federation_file, to, again=True, form=form)
         return
-    need_the_engine()
+    need_engine()
     from tripheno.federation.home import CoordinatorHome, alone
 
     folder = federation_file.resolve().parent
@@ -92,7 +92,7 @@ def approve(
     form: FormatOption = Format.text,
 ) -> None:
     """Sign a member's request, at the coordinator."""
-    need_the_engine()
+    need_engine()
     from tripheno.federation.home import CoordinatorHome
     from tripheno.federation.provisioning import requested_name
 
@@ -121,7 +121,7 @@ def install(
     form: FormatOption = Format.text,
 ) -> None:
     """Put the certificate in place, if its authority is the one that was read out."""
-    need_the_engine()
+    need_engine()
     from tripheno.federation.home import HospitalHome
     from tripheno.federation.preflight import check_dates
 

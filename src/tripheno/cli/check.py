@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from tripheno.cli.console import Format, FormatOption, out, print_json, table
@@ -21,7 +22,7 @@ def check(
     else:
         found = coordinator_checks(federation_file)
     if form is Format.json:
-        print_json([one.to_dict() for one in found])
+        print_json([asdict(one) for one in found])
     else:
         shown = table(
             "", {"Check": False, "Problem": False, "How to fix, or what was found": False}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from tripheno.cli.checks import need_engine, proxy_of_this_machine
 from tripheno.cli.console import Format, FormatOption, show_event
 from tripheno.cli.study_files import (
     FederationOption,
@@ -17,7 +19,6 @@ from tripheno.cli.study_files import (
     _hospital_file,
     _member_settings,
     _until_stopped,
-    need_the_engine,
 )
 from tripheno.errors import CoordinatorUnreachable, NameTaken, SettingsError
 
@@ -47,7 +48,7 @@ def join(
     With `--format json`, one JSON object a line: what was joined and every finished run on stdout,
     the log on stderr.
     """
-    need_the_engine()
+    need_engine()
     from tripheno.cli.live import LiveHospital
     from tripheno.federation.connection import watched
     from tripheno.federation.hardening import check_workspace
@@ -80,8 +81,8 @@ def join(
             check_dates(kit)
             _find_coordinator(kit, Address.of(protocol.operation.address), stopped, journal)
             relay = stack.enter_context(RelayServer(kit.workspace, local.respond, local.may_repeat))
-            words = agent_words(kit.workspace, site.name)
-            engine = stack.enter_context(Supervised(words, kit.workspace, journal.tell, stopped))
+            words, tell = agent_words(kit.workspace, site.name), partial(journal.note, "engine")
+            engine = stack.enter_context(Supervised(words, kit.workspace, tell, stopped))
             stack.enter_context(watched(lambda: engine.pid, _ports(kit), live.line))
         journal.note(
             "joined",
@@ -106,7 +107,6 @@ def _name_taken(name: str, address: str) -> NameTaken:
 
 def _ports(kit: Kit) -> frozenset[int]:
     """Where the agent's line leads: the coordinator's port, or the proxy's."""
-    from tripheno.cli.checks import proxy_of_this_machine
     from tripheno.federation.provisioning import port_of
 
     proxy = urlsplit(proxy_of_this_machine()).port
@@ -115,7 +115,6 @@ def _ports(kit: Kit) -> frozenset[int]:
 
 def _find_coordinator(kit: Kit, address: Address, stopped: Event, journal: Journal) -> None:
     """Wait for the server to answer; what waiting does not mend is raised at once."""
-    from tripheno.cli.checks import proxy_of_this_machine
     from tripheno.federation.preflight import try_connection
 
     said = False

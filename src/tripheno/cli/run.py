@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tripheno.cli.checks import need_engine
 from tripheno.cli.console import (
     Format,
     FormatOption,
@@ -19,7 +20,7 @@ from tripheno.cli.console import (
     print_json,
     spoken_warnings,
 )
-from tripheno.cli.study_files import Folder, need_the_engine, study_of
+from tripheno.cli.study_files import Folder, study_of
 from tripheno.errors import OutputExists, SettingsError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def run(
     Every member of federation.toml takes part in every sum, or the run waits for it: a study
     without one of them is another study, with another federation.toml and new approvals.
     """
-    need_the_engine()
+    need_engine()
     from tripheno.federation.hardening import check_workspace
     from tripheno.federation.home import CoordinatorHome, alone
     from tripheno.report.run_folder import check_folder

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+from tripheno.cli.checks import need_engine
 from tripheno.cli.console import Format, FormatOption, show_event
 from tripheno.cli.study_files import (
     Folder,
     _until_stopped,
-    need_the_engine,
     study_of,
 )
 
@@ -18,7 +19,7 @@ def serve(folder: Folder = Path(), form: FormatOption = Format.text) -> None:
 
     With `--format json`, one JSON object a line: what is served on stdout, the log on stderr.
     """
-    need_the_engine()
+    need_engine()
     from tripheno.federation.home import CoordinatorHome, alone
     from tripheno.federation.journal import Journal
     from tripheno.federation.supervision import Supervised, server_words
@@ -35,6 +36,7 @@ def serve(folder: Folder = Path(), form: FormatOption = Format.text) -> None:
             f"{fingerprint}",
             result=True, study=protocol.study, address=address, fingerprint=fingerprint,
         )  # fmt: skip
-        with Supervised(server_words(kit.workspace), kit.workspace, journal.tell):
+        tell = partial(journal.note, "engine")
+        with Supervised(server_words(kit.workspace), kit.workspace, tell):
             stopped.wait()
     journal.note("stopped", "stopped", result=True)

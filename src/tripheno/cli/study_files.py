@@ -57,13 +57,6 @@ def study_of(folder: Path) -> StudyProtocol:
     return read_protocol(folder / "federation.toml", layers_over("federation"))
 
 
-def need_the_engine() -> None:
-    """Refuse without the federation's engine."""
-    from tripheno.cli.checks import need_engine
-
-    need_engine()
-
-
 def _member_settings(site_file: Path, federation_file: Path) -> tuple[StudyProtocol, Site]:
     """Both settings files of a hospital that is a member."""
     protocol, site = settings(site_file, federation_file)

@@ -48,10 +48,6 @@ class Journal:
             append_line(self._path, json.dumps(line, ensure_ascii=False), mode=0o600)
         self._show(line, result)
 
-    def tell(self, text: str) -> None:
-        """Of the engine under our supervision."""
-        self.note("engine", text)
-
 
 def last_line(folder: Path) -> dict[str, Any]:
     """The newest line of a folder's log; nothing where there is none, or half of one."""
