@@ -1,9 +1,10 @@
-"""Where time goes: ``python -m benchmarks.profile [CASE ...]``, or ``simulate [OPTION ...]``.
+"""Where time goes: ``python -m benchmarks.profile [CASE ...]``, ``simulate [OPTION ...]``, or
+``quality DATA NAME``.
 
 Of whole fits: loops over the data run inside `in_chunks`; all the rest is Python, linear algebra of
 small matrices, masks and messages; wall seconds by share. Of a whole `simulate` of 0.93M cells with
 the options given: CPU seconds of the main thread by module, what a module calls in compiled code
-being its own.
+being its own; so too of the fit that `benchmarks.quality` makes of the data NAME in DATA.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ SHOWN = 16  # modules
 def main(words: list[str]) -> None:
     if words[:1] == ["simulate"]:
         simulation(words[1:])
+    elif words[:1] == ["quality"]:
+        small_fit(Path(words[1]), words[2])
     else:
         whole_fits(words)
 
@@ -43,13 +46,33 @@ def simulation(options: list[str]) -> None:
         events_file(events)
         command = ["simulate", str(events), "--hospitals", "3", "--out", f"{name}/run", *options]
         profile.runcall(_command, command)
+    _by_module(f"simulate {' '.join(options)}", profile)
+
+
+def small_fit(root: Path, name: str) -> None:
+    """Sixteen starts on all patients of one data set, once everything is compiled."""
+    from benchmarks.evidence import patients_of
+    from benchmarks.quality import RANK, STARTS
+    from tripheno.solver.fit import fit
+    from tripheno.solver.settings import SolverSettings
+
+    tensor = patients_of(name, root)
+    settings = SolverSettings(RANK, method="central", starts=STARTS, influence="none")
+    fit({"all": tensor}, settings)
+    profile = cProfile.Profile(timer=time.thread_time)
+    profile.runcall(fit, {"all": tensor}, settings)
+    _by_module(f"quality {name}", profile)
+
+
+def _by_module(title: str, profile: cProfile.Profile) -> None:
+    """The modules with the largest shares."""
     stats, by_module = pstats.Stats(profile), Counter[str]()
     for (path, _, _), (_, _, own, _, callers) in stats.stats.items():
         if path != "~":
             by_module[_module(path)] += own
         for (caller, _, _), (*_, spent, _) in callers.items() if path == "~" else ():
             by_module[_module(caller)] += spent
-    print(f"| `simulate {' '.join(options)}` | {stats.total_tt:.1f} CPU s |\n|---|---:|")
+    print(f"| `{title}` | {stats.total_tt:.1f} CPU s |\n|---|---:|")
     for module, seconds in by_module.most_common(SHOWN):
         print(f"| {module} | {100 * seconds / stats.total_tt:.0f} % |")
 

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import duckdb
+import pyarrow.parquet as pq
 
 from tripheno.records import warehouse
 from tripheno.records.events import CountingRule
@@ -46,15 +47,15 @@ def whole_tables(data: Path, folder: Path) -> None:
     """Every table of the common data model with its columns; empty where DATA has none."""
     for need in warehouse.TABLES:
         name, source = need.names[0], data / f"{need.names[0]}.parquet"
-        held = set(duckdb.sql(f"FROM '{source}'").columns) if source.is_file() else set()
+        held = set(pq.read_schema(source).names) if source.is_file() else set()
         shown = []
         for column in need.columns:
             known, kind = column.names[0], TYPES.get(column.kind.rstrip("?"), "BIGINT")
             if known != warehouse.OPTIONAL.get(name):
                 shown.append(f"CAST({known if known in held else 'NULL'} AS {kind}) AS {known}")
         origin = f"FROM '{source}'" if held else "WHERE false"
-        target = folder / f"{name}.parquet"
-        duckdb.sql(f"SELECT {', '.join(shown)} {origin}").write_parquet(str(target))
+        query = f"SELECT {', '.join(shown)} {origin}"
+        duckdb.execute(f"COPY ({query}) TO '{folder}/{name}.parquet' (FORMAT parquet)")
 
 
 def events_of(folder: Path) -> tuple[bytes, float]:
