@@ -57,15 +57,10 @@ def poisson_sums(  # type: ignore[no-untyped-def]
 
 
 @called
-def newton_row(  # type: ignore[no-untyped-def]
+def newton_target(  # type: ignore[no-untyped-def]
     slopes, curve, sums, row, out, triangle, passive, solution, steep, inside, linear
 ):
-    """One damped Newton step of a row a; gives g, twice what the step promises at most.
-
-    z = argmin_{z≥0} ½zᵀHz − zᵀ(Ha − ∇) and d = z − a. Where a mean grows, −log is below its
-    parabola; it falls by the share ρ = max −dᵣ/aᵣ ≤ 1 at most. So a + td with t = g/(dᵀHd + ρg),
-    g = −∇ᵀd, lowers the loss whatever the weights are, and nobody asks for its value.
-    """
+    """Where the parabola of a row a is least: z = argmin_{z≥0} ½zᵀHz − zᵀ(Ha − ∇)."""
     rank = len(row)
     trace = 0.0
     for r in range(rank):
@@ -73,7 +68,7 @@ def newton_row(  # type: ignore[no-untyped-def]
     if trace <= 0.0:  # no count in this row: the loss is its sum, least at zero
         for r in range(rank):
             out[r] = 0.0
-        return 0.0
+        return
     for r in range(rank):
         curve[r, r] += RIDGE * trace
     for r in range(rank):
@@ -82,14 +77,22 @@ def newton_row(  # type: ignore[no-untyped-def]
             linear[r] += curve[r, s] * row[s]
         out[r] = row[r]
     nonnegative_row(linear, curve, out, triangle, passive, solution, steep, inside)
+
+
+@called
+def damped(slopes, curve, sums, row, out, shrinks):  # type: ignore[no-untyped-def]
+    """As far towards the target as lowers the loss; gives g, twice what the step promises at most.
+
+    With d = z − a. Where a mean grows, −log is below its parabola; none falls by a larger share
+    than ρ = ``shrinks`` ≤ 1. So a + td with t = g/(dᵀHd + ρg), g = −∇ᵀd, lowers the loss whatever
+    the weights are, and nobody asks for its value.
+    """
+    rank = len(row)
     promised = 0.0
     bend = 0.0
-    shrinks = 0.0
     for r in range(rank):
         move = out[r] - row[r]
         promised += (slopes[r] - sums[r]) * move
-        if move < 0.0:
-            shrinks = max(shrinks, -move / row[r])
         for s in range(rank):
             bend += move * curve[r, s] * (out[s] - row[s])
     if promised <= 0.0:
@@ -118,10 +121,15 @@ def newton_rows(slopes, curves, sums, factor, out):  # type: ignore[no-untyped-d
                 curve[r, s] = curves[i, place + s]
                 curve[s, r] = curves[i, place + s]
             place += r + 1
-        newton_row(
+        newton_target(
             slopes[i], curve, sums[i], factor[i], out[i],
             triangle, passive, solution, steep, inside, linear,
         )  # fmt: skip
+        shrinks = 0.0  # no mean falls by a larger share than the entry that falls most
+        for r in range(rank):
+            if out[i, r] < factor[i, r]:
+                shrinks = max(shrinks, 1.0 - out[i, r] / factor[i, r])
+        damped(slopes[i], curve, sums[i], factor[i], out[i], shrinks)
 
 
 @njit(nogil=True, cache=True)
@@ -130,13 +138,14 @@ def fit_rows(  # type: ignore[no-untyped-def]
 ):
     """Patients' rows, from where they stand to their best: Newton steps while a step promises much.
 
-    A patient's products π are made once and stay at hand for all steps.
+    A patient's products π are made once and stay at hand for all steps, so that the share by which
+    a mean falls is known: an entry that explains little goes to zero at once, not by halves.
     """
     rank, modes = stacked.shape[1], indices.shape[1]
     longest = 0
     for i in range(first, last):
         longest = max(longest, starts[i + 1] - starts[i])
-    products = np.empty((longest, rank))
+    products, means = np.empty((longest, rank)), np.empty(longest)
     curve = np.empty((rank, rank))
     triangle = np.empty((rank, rank))
     passive = np.empty(rank, np.int64)
@@ -164,6 +173,7 @@ def fit_rows(  # type: ignore[no-untyped-def]
                 mean = LEAST
                 for r in range(rank):
                     mean += products[c, r] * rows[i, r]
+                means[c] = mean
                 share = values[begin + c] / mean
                 for r in range(rank):
                     slopes[r] += share * products[c, r]
@@ -175,10 +185,23 @@ def fit_rows(  # type: ignore[no-untyped-def]
             for r in range(rank):
                 for s in range(r):
                     curve[s, r] = curve[r, s]
-            promised = newton_row(
+            newton_target(
                 slopes, curve, sums, rows[i], after,
                 triangle, passive, solution, steep, inside, linear,
             )  # fmt: skip
+            largest = 0.0
+            for r in range(rank):
+                largest = max(largest, rows[i, r])
+            for r in range(rank):  # what is as good as zero stays, and promises nothing
+                if after[r] < rows[i, r] <= 2.0 * FLOOR * largest:
+                    after[r] = rows[i, r]
+            shrinks = 0.0
+            for c in range(cells):
+                falls = 0.0
+                for r in range(rank):
+                    falls += products[c, r] * (rows[i, r] - after[r])
+                shrinks = max(shrinks, falls / means[c])
+            promised = damped(slopes, curve, sums, rows[i], after, shrinks)
             largest = 0.0
             for r in range(rank):
                 largest = max(largest, after[r])

@@ -224,7 +224,7 @@ def test_with_a_penalty_too_other_starts_are_asked_and_of_one_start_nothing_is_s
         return weigh(federation, tensors, found, generators=generators, resamples=5, fewest=11)
 
     grades = evidence_from(4).grades
-    assert all(0.9 < one.finalists < 1.0 for one in grades)
+    assert all(one.finalists > 0.9 for one in grades)
     assert [one.grade for one in grades] == ["stable"] * RANK
     alone = evidence_from(1).grades
     assert [(one.grade, one.finalists) for one in alone] == [("partly", None)] * RANK

@@ -14,7 +14,7 @@ from tripheno.errors import BadProtocol, EmptyComponent, SettingsError
 from tripheno.exchange.communicator import in_clear
 from tripheno.exchange.registry import messages_of
 from tripheno.protocol.agreed import read_protocol
-from tripheno.solver import hospital, tournament
+from tripheno.solver import hospital, poisson, tournament
 from tripheno.solver.checkpoints import tournament_arrays, tournament_of
 from tripheno.solver.fit import fit
 from tripheno.solver.loop import Members
@@ -27,6 +27,7 @@ from tripheno.study.makers import Maker
 from tripheno.study.message_plan import declare_all, plan_of
 from tripheno.tensor import reference
 from tripheno.tensor.count_tensor import CountTensor
+from tripheno.tensor.factors import unit_columns
 
 POISSON = SolverSettings(3, "exact", loss="poisson", starts=1, max_iter=60)
 
@@ -57,6 +58,16 @@ def test_exact_equals_central_under_blind_sums(starts, influence):
     assert exact.rmse == pytest.approx(central.rmse, rel=1e-9)
     for one, other in zip(exact.factors, central.factors, strict=True):
         assert np.abs(one - other).max() <= 1e-9
+
+
+def test_a_patients_row_is_at_rest_after_a_few_steps(monkeypatch):
+    tensor, rng = counts(7, (60, 12, 10), 4), np.random.default_rng(7)
+    model = tuple(unit_columns(rng.gamma(0.3, 1.0, (size, 8)))[0] for size in (12, 10))
+    (whole,) = PoissonLoss().fit_patients(tensor, [model])
+    assert (whole <= 1e-9 * whole.max(axis=1, keepdims=True)).any()  # some end at zero
+    monkeypatch.setattr(poisson, "MOST_STEPS", 12)
+    (few,) = PoissonLoss().fit_patients(tensor, [model])
+    assert np.array_equal(few, whole)
 
 
 def test_a_race_that_was_kept_goes_on_as_if_it_had_never_stopped():
