@@ -427,3 +427,14 @@ def test_parents_that_are_no_lists_name_nothing_and_stop_nothing(tmp_path):
     }
     pq.write_table(pa.table(codes), tmp_path / "export" / "metadata" / "codes.parquet")
     assert run_ingest(MEDS(), tmp_path / "export")[1].sites[0].patients == 1
+
+
+def test_a_drug_that_no_order_names_is_called_as_the_patients_own_drugs_are(tmp_path):
+    tables = {n: written(rows) for n, rows in SOURCES["eicu"][1].items()}
+    nameless = tables["medication.csv"].replace(b"METFORMIN", b"")
+    own = b"drugname,drughiclseqno\nGLUCOPHAGE,4763\nMETFORMIN HCL,04763\nMETFORMIN HCL,4763\nASA,1820\n"
+    folder = save(
+        tmp_path / "export", tables | {"medication.csv": nameless, "admissiondrug.csv": own}
+    )
+    tensor, _ = run("eicu", folder, drug_names="ingredient")
+    assert {drug for _, drug, _ in tensor} == {"metformin", "aspirin"}
