@@ -99,6 +99,7 @@ def test_nothing_is_claimed_of_what_is_unstable_or_rests_on_too_few(run):
             assert phenotype["title"].startswith("unstable: ")
         if not phenotype["named"]:
             assert '<table class="codes">' not in card
+            assert "badge kind-" not in card
     grades = {p["grade"] for p in json.loads((folder / "phenotypes.json").read_text())}
     first = re.search(r'<div class="summary"><p>(.*?)</p>', page)[1]
     assert ("stable" in grades) or first.startswith(("No finding", "No phenotype is stable"))
