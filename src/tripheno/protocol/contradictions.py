@@ -21,7 +21,7 @@ FITS_OF_A_RANK = 3  # of all patients, and of two halves
 
 def check_whole(file: SettingsFile, protocol: StudyProtocol) -> None:
     """Remember every contradiction as a fault of the file."""
-    for check in (_members, _method, _said_in_vain, _evidence, _alignment, _budget):
+    for check in (_members, _method, _said_in_vain, _evidence, _budget):
         for path, what in check(file, protocol):
             file.fault(path, what)
 
@@ -43,15 +43,18 @@ def _method(_file: SettingsFile, protocol: StudyProtocol) -> Iterator[Fault]:
             "model.method trip shows peers how patients are divided: use exact, or accept that "
             "with study.accept_division_leak",
         )
+    if protocol.alignment == "polynomial":
+        where = "alignment.mode"
+        yield where, f"{where} polynomial shows code lists: `tripheno simulate` only"
 
 
 def _said_in_vain(file: SettingsFile, protocol: StudyProtocol) -> Iterator[Fault]:
     """A setting that nothing in the study would follow."""
     solver = protocol.solver
     if solver.method != "trip":
-        for name in ("model.variant", *(f"penalties.{name}" for name in OF_TRIP)):
-            if file.says(name) and (name != "model.variant" or solver.variant != "corrected"):
-                yield name, f"{name} acts on model.method trip only"
+        vain = [f"penalties.{name}" for name in OF_TRIP if file.says(f"penalties.{name}")]
+        for path in [*vain, *["model.variant"] * (solver.variant != "corrected")]:
+            yield path, f"{path} acts on model.method trip only"
     if file.says("penalties.sparsity") and solver.constraint != "sparse":
         yield "penalties.sparsity", "penalties.sparsity acts on model.constraint sparse only"
     if protocol.alignment != "vocabulary" and protocol.lists:
@@ -66,14 +69,6 @@ def _evidence(file: SettingsFile, protocol: StudyProtocol) -> Iterator[Fault]:
         yield "evidence.ranks", "evidence.ranks names a number twice"
     if method == "local" and file.says("evidence.resamples") and protocol.evidence.resamples:
         yield "evidence.resamples", "evidence.resamples: local has no common model to fit to them"
-
-
-def _alignment(_file: SettingsFile, protocol: StudyProtocol) -> Iterator[Fault]:
-    if protocol.alignment == "polynomial":
-        yield (
-            "alignment.mode",
-            "alignment.mode polynomial shows code lists: `tripheno simulate` only",
-        )
 
 
 def _budget(_file: SettingsFile, protocol: StudyProtocol) -> Iterator[Fault]:

@@ -30,10 +30,12 @@ from tripheno.protocol.agreed import (
     read_protocol,
     words_of,
 )
+from tripheno.protocol.contradictions import FITS_OF_A_RANK
 from tripheno.protocol.key_files import make_identity, public_path, read_identity
 from tripheno.protocol.settings_file import lines_of
 from tripheno.protocol.site import read_site
 from tripheno.protocol.templates import federation_toml, site_toml
+from tripheno.solver.tournament import FINAL
 
 IDENTITIES = {name: Identity.from_bytes(name.encode().ljust(32)) for name in ("a", "b", "c")}
 MEMBERS = [AgreedMember(name, one.fingerprint) for name, one in IDENTITIES.items()]
@@ -172,6 +174,15 @@ def test_the_baseline_local_is_asked_for_no_evidence(federation, setting, words)
     change(federation, 'method = "exact"', 'method = "local"')
     with pytest.raises(BadProtocol, match=words):
         read_protocol(change(federation, "# resamples = 10 ", f"{setting} #"))
+
+
+def test_the_least_budget_of_rounds_counts_the_fits_of_other_ranks(federation):
+    change(federation, "# resamples = 10 ", "ranks = [2, 3] #")
+    least = 2 * (1 + 2 * FITS_OF_A_RANK + FINAL)  # two modes
+    change(federation, "max_rounds = 5000", f"max_rounds = {least}")
+    assert read_protocol(federation).budgets.max_rounds == least
+    with pytest.raises(BadProtocol, match=f"takes {least} or more"):
+        read_protocol(change(federation, f"max_rounds = {least}", f"max_rounds = {least - 1}"))
 
 
 def test_more_guides_than_phenotypes_are_refused_where_they_stand(federation):
