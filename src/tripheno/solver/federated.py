@@ -36,7 +36,13 @@ from tripheno.solver.starts import first_factors
 from tripheno.solver.tournament_run import Finish, TournamentState, first_state, run_tournament
 from tripheno.solver.trip import Trip
 from tripheno.tensor.count_tensor import CountTensor, pooled
-from tripheno.tensor.factors import best_pairs, match_components, similarity_matrix
+from tripheno.tensor.factors import (
+    best_pairs,
+    gram_of_others,
+    match_components,
+    similarity_matrix,
+)
+from tripheno.tensor.rows import regular
 from tripheno.vocabulary.axis import Axis
 
 EMPTY = 1e-9  # of the largest weight: a component with less was lost on the way
@@ -142,7 +148,7 @@ def _finished(
     return LoopResult(
         factors, measures, totals, measures.loss, finish.history, decided["stop"],
         Method.at_rest if decided["stop"] else limit,
-        singular=False,
+        singular=regular(measures.patient_gram * gram_of_others(factors))[1],
         seconds_shared=time.perf_counter() - members.started - members.seconds,
         finalists=finish.finalists,
         start=finish.start,
