@@ -14,6 +14,7 @@ import pytest
 
 import tripheno
 from tripheno.errors import GateRefused
+from tripheno.exchange.communicator import Traffic
 from tripheno.exchange.messages import Contribution, pack
 from tripheno.exchange.registry import (
     CODES,
@@ -28,6 +29,7 @@ from tripheno.privacy.audit import AuditBuffer
 from tripheno.privacy.gate import Gate
 from tripheno.privacy.manifest import listed, read_manifest
 from tripheno.report.messages import messages_table, what_left
+from tripheno.solver.messages import NormalEquations
 from tripheno.solver.settings import SolverSettings
 from tripheno.study import program
 from tripheno.study.message_plan import plan_of
@@ -138,3 +140,12 @@ def test_a_study_may_ask_as_often_as_a_penalty_needs_it_and_not_without(penalty)
     modes = ("medication", "diagnosis")
     assert plan_of(SolverSettings(3), modes, 3).choices == 0
     assert plan_of(SolverSettings(3, **penalty), modes, 3).choices == len(modes) + 1
+
+
+def test_the_normal_equations_may_go_twice_more_than_there_are_iterations():
+    plan = plan_of(SolverSettings(2, "exact", max_iter=5), ("m", "d"), 3)
+    assert declaration_of(NormalEquations).times(plan) == (5 + 2) * 2
+
+
+def test_nothing_is_counted_before_anything_is_sent():
+    assert Traffic() == Traffic(bytes_down=0, bytes_up=0, seconds=0.0, rounds=0)
