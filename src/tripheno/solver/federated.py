@@ -36,7 +36,13 @@ from tripheno.solver.starts import first_factors
 from tripheno.solver.tournament_run import Finish, TournamentState, first_state, run_tournament
 from tripheno.solver.trip import Trip
 from tripheno.tensor.count_tensor import CountTensor, pooled
-from tripheno.tensor.factors import best_pairs, match_components, similarity_matrix
+from tripheno.tensor.factors import (
+    best_pairs,
+    gram_of_others,
+    match_components,
+    similarity_matrix,
+)
+from tripheno.tensor.rows import regular
 from tripheno.vocabulary.axis import Axis
 
 EMPTY = 1e-9  # of the largest weight: a component with less was lost on the way
@@ -133,14 +139,15 @@ def _finished(
     members: Members, totals: Totals, settings: SolverSettings, finish: Finish
 ) -> LoopResult:
     """The tournament's best start, which was fitted to its end, in order and measured."""
+    _, singular = regular(gram_of_others(finish.factors))
     factors, measures, _, decided = brought_into_order(
-        members, finish.factors, settings, {"stop": finish.quiet.converged}
+        members, finish.factors, settings, {"stop": finish.quiet.converged, "singular": singular}
     )
     limit = f"the limit of {settings.max_iter} iterations was reached"
     return LoopResult(
         factors, measures, totals, measures.loss, finish.history, decided["stop"],
         Method.at_rest if decided["stop"] else limit,
-        singular=False,
+        singular=decided["singular"],
         seconds_shared=time.perf_counter() - members.started - members.seconds,
         finalists=finish.finalists,
         start=finish.start,

@@ -94,7 +94,6 @@ def test_the_tournament_of_three_hospitals_is_that_of_pooled_patients_and_reache
     assert abs(found.objective / pooled.objective - 1.0) < 1e-9
     assert factor_match_score(found.factors, pooled.factors) > 1 - 1e-9
     assert quiet.converged
-    assert quiet.kkt <= Tolerances().kkt
     singles = [
         together.to_the_end(starts.uniform_start(parts[0].axes, RANK, 99, k), 30)[0].objective
         for k in range(4)
