@@ -59,7 +59,7 @@ class Likeness(Contribution):
 
     resamples: np.ndarray = shaped(COMPONENTS)
     finalists: np.ndarray = shaped(COMPONENTS)
-    compared: np.ndarray = shaped(1)  # 1 where there were finalists, else 0
+    compared: float = shaped()  # 1 where there were finalists, else 0
 
     @classmethod
     def of(cls, resampled: np.ndarray, finalists: np.ndarray) -> Likeness:
@@ -71,7 +71,7 @@ class Likeness(Contribution):
         return cls(
             ordered[place],
             finalists.min(axis=0, initial=1.0),
-            np.array([float(len(finalists) > 0)]),
+            float(len(finalists) > 0),
         )
 
 
@@ -82,11 +82,10 @@ def graded(alike: Likeness, effective: np.ndarray, min_cell_count: int) -> tuple
     and a name would point at them. Without resamples, or without other starts, nothing is stable.
     """
     result = []
-    compared = bool(alike.compared.item() > 0.5)
     for reached, least, patients in zip(
         alike.resamples.tolist(), alike.finalists.tolist(), effective, strict=True
     ):
-        agreed = least if compared else None
+        agreed = least if alike.compared > 0.5 else None
         named = bool(patients >= min_cell_count)
         grade = grade_for(reached, agreed)
         grade = "partly" if grade == "stable" and not named else grade

@@ -141,14 +141,15 @@ def _finished(
     members: Members, totals: Totals, settings: SolverSettings, finish: Finish
 ) -> LoopResult:
     """The tournament's best start, which was fitted to its end, in order and measured."""
+    _, singular = regular(gram_of_others(finish.factors))
     factors, measures, _, decided = brought_into_order(
-        members, finish.factors, settings, {"stop": finish.quiet.converged}
+        members, finish.factors, settings, {"stop": finish.quiet.converged, "singular": singular}
     )
     limit = f"the limit of {settings.max_iter} iterations was reached"
     return LoopResult(
         factors, measures, totals, measures.loss, finish.history, decided["stop"],
         Method.at_rest if decided["stop"] else limit,
-        singular=regular(measures.patient_gram * gram_of_others(factors))[1],
+        singular=decided["singular"],
         seconds_shared=time.perf_counter() - members.started - members.seconds,
         finalists=finish.finalists,
         start=finish.start,
