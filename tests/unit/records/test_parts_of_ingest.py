@@ -9,6 +9,7 @@ import pytest
 
 from tripheno.errors import (
     BadReferenceRanges,
+    DoubtfulTable,
     MissingExtra,
     OutputExists,
     SettingsError,
@@ -16,6 +17,7 @@ from tripheno.errors import (
 )
 from tripheno.lab.synthetic.codes import code_list, popular
 from tripheno.lab.synthetic.network import SyntheticSettings
+from tripheno.records.catalog import Catalog
 from tripheno.records.cells import cells_in_tns, is_tns
 from tripheno.records.coverage import TableCoverage, TensorFacts
 from tripheno.records.databases import database_origin, is_address
@@ -134,3 +136,13 @@ def test_every_invented_code_is_used_somewhere_and_popular_ones_are_drawn_more_o
     drawn = popular(codes, 0, 2000, np.random.default_rng(1))
     assert codes.used[0, drawn].all()
     assert np.median(drawn) < len(codes.codes) / 2
+
+
+def test_a_table_in_two_schemas_is_the_first_on_the_search_path_and_else_refused():
+    listed = [("new", "Person", "id", "BIGINT"), ("old", "person", "id", "VARCHAR")]
+    assert Catalog("cdm", listed, in_order=True).columns("person") == {"id": "BIGINT"}
+    with pytest.raises(DoubtfulTable, match="is there more than once"):
+        Catalog("cdm", listed).columns("person")
+    twins = [("new", "Person", "id", "BIGINT"), ("new", "person", "id", "VARCHAR")]
+    with pytest.raises(DoubtfulTable):  # capitals only: no search path tells them apart
+        Catalog("cdm", twins, in_order=True).columns("person")

@@ -134,7 +134,7 @@ def test_what_to_do_next_follows_from_how_sure_it_is(folder):
     assert first == (
         f"No phenotype is stable: {len(few)} came back and rest on too few patients, 0 did not."
     )
-    assert then.startswith("Next: nothing can be handed on")
+    assert then.startswith("Next: nothing to name yet")
 
 
 def test_of_what_too_few_patients_carry_no_hospital_is_named_and_no_next_step_is_made_up(folder):
