@@ -203,7 +203,7 @@ def _not_taking_part(federation: Federation) -> Iterator[str]:
     for name, codes in federation.lacks.items():
         yield f"{name} has none of {len(codes):,} codes that the others use often"
     if federation.aside:
-        yield f"{len(federation.aside):,} codes that say nothing about a disease are set aside"
+        yield f"set aside, as codes that say nothing about a disease: {len(federation.aside):,}"
 
 
 def _removed_in_words(removed: dict[str, int], fewest: int) -> str:

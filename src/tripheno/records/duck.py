@@ -206,5 +206,5 @@ def _unreadable(message: str) -> UnreadableTable:
     why = next((words for sign, words in _CAUSES if sign in message), "it cannot be read")
     fix = "export or copy the file again"
     if why == "the text is not UTF-8":
-        fix = "name its encoding, e.g. --encoding latin-1, or export the file again"
+        fix = "export it again as UTF-8, or name its encoding to ingest: --encoding latin-1"
     return UnreadableTable("A table's file is damaged", where=where, why=why, fix=fix)

@@ -159,7 +159,7 @@ def not_unicode(name: str) -> UnreadableTable:
         "A table's file is damaged",
         where=name,
         why="the text is not UTF-8",
-        fix="name its encoding, e.g. --encoding latin-1, or export the file again",
+        fix="export it again as UTF-8, or name its encoding to ingest: --encoding latin-1",
     )
 
 
@@ -184,7 +184,7 @@ def encoding_of(path: Path, declared: str | None = None) -> str:
             "A table's file is damaged",
             where=path.name,
             why="it looks like UTF-16 without a byte-order mark",
-            fix="name its encoding: --encoding utf-16-le",
+            fix="export it again as UTF-8, or name its encoding to ingest: --encoding utf-16-le",
         )
     return declared or "utf-8"
 
